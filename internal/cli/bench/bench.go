@@ -1,0 +1,121 @@
+// Package bench is the command that measures the promises of the product.
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/bench"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+)
+
+// YardstickEnv names the environment variable that stands in for --yardstick.
+const YardstickEnv = "MAF_SANDBOX_YARDSTICK"
+
+// Options are all inputs of the command.
+type Options struct {
+	Factory *cli.Factory
+	// JSON reports one object instead of a table.
+	JSON bool
+	// Only names the benchmark or family to run; empty means all.
+	Only string
+	// Quick takes fewer samples.
+	Quick bool
+	// Yardstick is a command line that prints another product's numbers.
+	Yardstick string
+	// Suite opens the benchmarks and says on what they run; stop releases
+	// everything.
+	Suite func(ctx context.Context, cacheDir string, progress func(string)) (all []bench.Benchmark, m bench.Machine, stop func() error, err error)
+}
+
+// NewCmd makes the command; runF, if not nil, takes the place of its work.
+func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{Factory: f, Suite: bench.Open}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what the product promises",
+		Long: `Measure what the product promises: median, 95th and 99th percentile, and
+whether the target is met.
+
+A yardstick is a command that prints another product's medians as JSON,
+{"name": "...", "N1": {"p50_ms": 0.16}}; it runs after the benchmarks.`,
+		Example: `  maf-sandbox bench
+  maf-sandbox bench --only N1 --json
+  maf-sandbox bench --quick --yardstick bench/yardstick.sh`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Yardstick == "" {
+				o.Yardstick = os.Getenv(YardstickEnv)
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	fl := cmd.Flags()
+	fl.BoolVar(&o.JSON, "json", false, "as one JSON object")
+	fl.StringVar(&o.Only, "only", "", "run just the benchmark with this `ID`, such as N1 or N2.reset")
+	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
+	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) (err error) {
+	ctx, release := o.Factory.Interruptible(ctx)
+	defer release()
+	report, err := measure(ctx, o)
+	if cause := cli.StopCause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if errors.Is(err, bench.ErrUnknown) {
+		return cli.Usagef("--only: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	if o.JSON {
+		return cli.WriteJSON(o.Factory.Streams, report)
+	}
+	return o.Factory.Streams.WriteOut([]byte(report.Table()))
+}
+
+func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
+	p := o.Factory.Streams.Progress()
+	defer p.Done()
+	dir, err := o.Factory.CacheDir()
+	if err != nil {
+		return r, err
+	}
+	all, machine, stop, err := o.Suite(ctx, dir, p.Say)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	picked, err := bench.Select(all, o.Only)
+	if err != nil {
+		return r, err
+	}
+	r.Machine, r.Results = machine, []bench.Result{}
+	for _, b := range picked {
+		p.Say(b.ID + " " + b.Name)
+		x, err := bench.Measure(ctx, b, o.Quick)
+		if err != nil {
+			return r, err
+		}
+		r.Results = append(r.Results, x)
+	}
+	if o.Yardstick == "" {
+		return r, nil
+	}
+	p.Say("yardstick")
+	rival, err := bench.RunRival(ctx, o.Yardstick)
+	if err != nil {
+		return r, err
+	}
+	rival.Apply(r.Results)
+	return r, nil
+}

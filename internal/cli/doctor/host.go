@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+)
+
+// ThisHost probes the machine that the program runs on.
+func ThisHost(cacheDir func() (string, error)) Host {
+	return Host{
+		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
+		CPU:         cpu,
+		Kernel:      kernel,
+		PagemapScan: pagemapScan,
+		KVM:         probeKVM,
+		User:        userName,
+		Group:       deviceGroup,
+		Python:      python,
+		Cache:       cacheDir,
+		Images:      func(dir string) (int, error) { return countIn(filepath.Join(dir, "images"), ".img") },
+		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), "") },
+	}
+}
+
+func cpu() (vendor, model string) {
+	model = "unknown processor"
+	f, err := os.Open("/proc/cpuinfo")
+	if err != nil {
+		return "", model
+	}
+	defer func() { _ = f.Close() }() // only read
+	for s := bufio.NewScanner(f); s.Scan() && s.Text() != ""; {
+		key, value, _ := strings.Cut(s.Text(), ":")
+		switch strings.TrimSpace(key) {
+		case "vendor_id":
+			vendor = strings.TrimSpace(value)
+		case "model name":
+			model = strings.TrimSpace(value)
+		}
+	}
+	return vendor, model
+}
+
+func kernel() string {
+	b, err := os.ReadFile("/proc/sys/kernel/osrelease")
+	if err != nil {
+		return "of unknown release"
+	}
+	return strings.TrimSpace(string(b))
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return "$USER"
+}
+
+func python(ctx context.Context) (string, error) {
+	name, err := exec.LookPath("python3")
+	if err != nil {
+		return "", errors.New("no python3 found")
+	}
+	out, err := exec.CommandContext(ctx, name, "-I", "-c", "import sys; print(sys.version.split()[0])").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s does not run: %w", name, err)
+	}
+	return fmt.Sprintf("%s is Python %.32s", name, strings.TrimSpace(string(out))), nil
+}
+
+// countIn counts the entries of a folder whose names have an ending; the folder
+// need not exist. Hidden entries are being made.
+func countIn(dir, ending string) (int, error) {
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
+	n := 0
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && strings.HasSuffix(e.Name(), ending) {
+			n++
+		}
+	}
+	return n, err
+}

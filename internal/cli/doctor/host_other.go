@@ -1,0 +1,14 @@
+//go:build !(linux && amd64)
+
+package doctor
+
+import (
+	"errors"
+	"io/fs"
+)
+
+func probeKVM() (KVMStep, error) { return KVMNothing, errors.ErrUnsupported }
+func pagemapScan() bool          { return false }
+func deviceGroup() string        { return "" }
+func owned(fs.FileInfo) bool     { return false }
+func writable(string) error      { return errors.ErrUnsupported }

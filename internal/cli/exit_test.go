@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+)
+
+func TestEveryErrorClassHasItsStatus(t *testing.T) {
+	canceled := &engine.Error{Kind: engine.KindCanceled, Message: "canceled"}
+	for _, r := range []struct {
+		name   string
+		err    error
+		status int
+		silent bool
+	}{
+		{"nothing", nil, 0, true},
+		{"the program's own", &StatusError{7}, 7, true},
+		{"usage", Usagef("bad"), 2, false},
+		{"time limit", &engine.Error{Kind: engine.KindTimeout, Message: "m"}, 124, false},
+		{"output limit", &engine.Error{Kind: engine.KindOutputLimit, Message: "m"}, 125, false},
+		{"crash", &engine.Error{Kind: engine.KindGuestCrash, Message: "m"}, 125, false},
+		{"canceled without a signal", canceled, 125, false},
+		{"interrupt", fmt.Errorf("%w: %w", canceled, &SignalError{os.Interrupt}), 130, true},
+		{"terminate", &SignalError{syscall.SIGTERM}, 143, true},
+		{"hang up", &SignalError{syscall.SIGHUP}, 129, true},
+		{"closed pipe", fmt.Errorf("x: %w", streams.ErrPipe), 141, true},
+		{"full device", fmt.Errorf("x: %w", streams.ErrWrite), 125, false},
+		{"anything", errors.New("x"), 125, false},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			if got := ExitStatus(r.err); got != r.status {
+				t.Errorf("status %d, want %d", got, r.status)
+			}
+			if msg := Message(r.err); (msg == "") != r.silent {
+				t.Errorf("message %q, want silent %v", msg, r.silent)
+			}
+		})
+	}
+}
+
+func TestInterruptibleEndsWithTheSignalAsItsCause(t *testing.T) {
+	c := make(chan os.Signal, 1)
+	f := &Factory{Signals: func() (<-chan os.Signal, func()) { return c, func() {} }}
+	ctx, release := f.Interruptible(context.Background())
+	defer release()
+	c <- syscall.SIGTERM
+	<-ctx.Done()
+	if got := ExitStatus(StopCause(ctx)); got != ExitTerminated {
+		t.Errorf("cause %v gives %d, want %d", StopCause(ctx), got, ExitTerminated)
+	}
+}
+
+func TestStopCauseIsNothingForAnOrdinaryEnd(t *testing.T) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	if StopCause(ctx) != nil {
+		t.Error("a living context has a cause")
+	}
+	cancel(nil)
+	if StopCause(ctx) != nil {
+		t.Error("an ordinary end has a cause")
+	}
+}
+
+func TestAnEnginesMessageIsNotRepeatedInTheWordsOfItsContext(t *testing.T) {
+	for _, r := range []struct {
+		err  error
+		want string
+	}{
+		{&engine.Error{Kind: engine.KindTimeout, Message: "time limit of 1s reached", Cause: context.DeadlineExceeded}, "maf-sandbox: time limit of 1s reached"},
+		{&engine.Error{Kind: engine.KindUnavailable, Message: "no machine", Cause: os.ErrPermission}, "maf-sandbox: no machine: permission denied"},
+	} {
+		if got := Message(r.err); got != r.want {
+			t.Errorf("got %q, want %q", got, r.want)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package image
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+)
+
+func newBuildCmd(c *common) *cobra.Command {
+	var o image.Options
+	var buildName string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "build [--python PATH | --venv DIR] [--name NAME]",
+		Short: "Capture a Python",
+		Example: `  maf-sandbox image build
+  maf-sandbox image build --venv .venv --name data`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.Python != "" && o.Venv != "" {
+				return cli.Usagef("give either --python or --venv, not both")
+			}
+			for _, name := range []string{"python", "venv", "name"} {
+				if f := cmd.Flags().Lookup(name); f.Changed && f.Value.String() == "" {
+					return cli.Usagef("--%s is empty", name)
+				}
+			}
+			return c.build(cmd.Context(), o, buildName, asJSON)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVar(&o.Python, "python", "", "interpreter to capture: a `PATH` (default: the first python3)")
+	fl.StringVar(&o.Venv, "venv", "", "virtual environment to capture: a `DIR`")
+	fl.StringVar(&buildName, "name", image.DefaultName, "call the image `NAME`")
+	fl.BoolVar(&asJSON, "json", false, "as one JSON object")
+	return cmd
+}
+
+func (c *common) build(ctx context.Context, o image.Options, name string, asJSON bool) error {
+	ctx, release := c.factory.Interruptible(ctx)
+	defer release()
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	p := c.factory.Streams.Progress()
+	defer p.Done()
+	o.Log = p.Say
+	e, err := store.Build(ctx, o, name)
+	if cause := cli.StopCause(ctx); err != nil && cause != nil {
+		return cause
+	}
+	if errors.Is(err, image.ErrName) {
+		return cli.Usagef("--name: %w", err)
+	}
+	if err != nil {
+		return err
+	}
+	p.Done()
+	if asJSON {
+		return cli.WriteJSON(c.factory.Streams, e)
+	}
+	return c.print(table([]image.Info{e}))
+}
+
+func newListCmd(c *common) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "ls", Aliases: []string{"list"}, Short: "List the images",
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(*cobra.Command, []string) error {
+			store, err := c.store()
+			if err != nil {
+				return err
+			}
+			list, err := store.List()
+			switch {
+			case err != nil:
+				return err
+			case asJSON && list == nil:
+				return cli.WriteJSON(c.factory.Streams, []image.Info{})
+			case asJSON:
+				return cli.WriteJSON(c.factory.Streams, list)
+			}
+			return c.print(table(list))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON array")
+	return cmd
+}
+
+func newShowCmd(c *common) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "show NAME", Short: "Say what is in an image",
+		Args: cli.Args(cobra.ExactArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if args[0] == "" {
+				return cli.Usagef("the NAME is empty")
+			}
+			store, err := c.store()
+			if err != nil {
+				return err
+			}
+			d, err := store.Show(args[0])
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return cli.WriteJSON(c.factory.Streams, d)
+			}
+			return c.print(detail(d))
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
+	return cmd
+}
+
+func newRemoveCmd(c *common) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use: "rm NAME...", Aliases: []string{"remove"}, Short: "Remove images",
+		Args: cli.Args(cobra.MinimumNArgs(1)),
+		RunE: func(_ *cobra.Command, args []string) error {
+			for _, name := range args {
+				if name == "" {
+					return cli.Usagef("a NAME is empty")
+				}
+			}
+			return c.remove(args, asJSON)
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
+	return cmd
+}
+
+// remove removes as many of the images as it can and reports the rest.
+func (c *common) remove(names []string, asJSON bool) error {
+	store, err := c.store()
+	if err != nil {
+		return err
+	}
+	removed := struct {
+		Removed []string `json:"removed"`
+	}{[]string{}}
+	var errs []error
+	for _, name := range names {
+		if err := store.Remove(name); err != nil {
+			errs = append(errs, err) // names the image
+			continue
+		}
+		removed.Removed = append(removed.Removed, name)
+	}
+	if asJSON {
+		errs = append(errs, cli.WriteJSON(c.factory.Streams, removed))
+	} else if len(removed.Removed) > 0 {
+		errs = append(errs, c.print("removed "+strings.Join(removed.Removed, ", ")+"\n"))
+	}
+	return errors.Join(errs...)
+}
+
+// print writes lines that may hold names from image files.
+func (c *common) print(text string) error {
+	for line := range strings.Lines(text) {
+		if err := c.factory.Streams.WriteOut([]byte(streams.Visible(line))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func table(list []image.Info) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, "NAME\tPYTHON\tPACKAGES\tSIZE\tCREATED\tID") // into a builder
+	for _, e := range list {
+		python, packages := "damaged", "-"
+		if m := e.Manifest; m != nil {
+			python, packages = m.Python, fmt.Sprint(len(m.Packages))
+		}
+		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.12s\n", names(e), python, packages, mib(e.Size), e.Created.UTC().Format("2006-01-02 15:04"), e.ID)
+	}
+	_ = w.Flush() // into a builder
+	return b.String()
+}
+
+func detail(e image.Info) string {
+	rows := [][2]string{
+		{"id", e.ID},
+		{"names", names(e)},
+		{"path", e.Path},
+		{"size", mib(e.Size)},
+		{"created", e.Created.UTC().Format("2006-01-02 15:04:05 UTC")},
+	}
+	if m := e.Manifest; m == nil {
+		rows = append(rows, [2]string{"damaged", e.Problem})
+	} else {
+		rows = append(rows,
+			[2]string{"python", m.Python},
+			[2]string{"libc", m.Libc},
+			[2]string{"files", fmt.Sprintf("%d, %s", m.Files, mib(m.Bytes))},
+			[2]string{"packages", fmt.Sprint(len(m.Packages))})
+		for _, p := range m.Packages {
+			rows = append(rows, [2]string{"", p.Name + " " + p.Version})
+		}
+	}
+	var b strings.Builder
+	for _, r := range rows {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-9s %s", r[0], streams.OneLine(r[1])), " ") + "\n")
+	}
+	return b.String()
+}
+
+func names(e image.Info) string {
+	if len(e.Names) == 0 {
+		return "-"
+	}
+	return strings.Join(e.Names, ", ")
+}
+
+func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

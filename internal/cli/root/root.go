@@ -1,0 +1,75 @@
+// Package root puts the commands of maf-sandbox together.
+package root
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/bench"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/doctor"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/image"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/repl"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/run"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/version"
+)
+
+// Main runs the program with the process's arguments and streams and returns
+// its exit status.
+func Main() int {
+	// A write to a closed pipe is to be an error that ends the program in
+	// good order, not a signal that ends it at once.
+	signal.Ignore(syscall.SIGPIPE)
+	return Run(context.Background(), cli.New(), os.Args[1:])
+}
+
+// Run runs the command line args and returns the exit status.
+func Run(ctx context.Context, f *cli.Factory, args []string) int {
+	cmd := NewCmd(f)
+	cmd.SetArgs(args)
+	ran, err := cmd.ExecuteContextC(ctx)
+	if msg := cli.Message(err); msg != "" {
+		if cli.ExitStatus(err) == cli.ExitUsage {
+			msg += fmt.Sprintf("\nTry '%s --help'.", ran.CommandPath())
+		}
+		_, _ = fmt.Fprintln(f.Streams.Err, msg) // if this fails there is nowhere left to say so
+	}
+	return cli.ExitStatus(err)
+}
+
+// NewCmd makes the whole command tree.
+func NewCmd(f *cli.Factory) *cobra.Command {
+	cmd := cli.Group(&cobra.Command{
+		Use:   cli.Program,
+		Short: "Run untrusted Python in a micro-VM",
+		Long: `Run untrusted Python in a micro-VM that starts in milliseconds.
+
+The Python in the sandbox is your own: the first run captures this machine's
+python3, and nothing else of the machine is visible inside.`,
+		Example: `  maf-sandbox run -c 'print(6*7)'
+  maf-sandbox repl
+  maf-sandbox doctor`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+	})
+	cmd.SetIn(f.Streams.In)
+	cmd.SetOut(f.Streams.Out)
+	cmd.SetErr(f.Streams.Err)
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Err: err} })
+	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { help(f.Streams, c) })
+	cmd.AddCommand(
+		run.NewCmd(f, nil),
+		repl.NewCmd(f, nil),
+		image.NewCmd(f),
+		doctor.NewCmd(f, nil),
+		bench.NewCmd(f, nil),
+		version.NewCmd(f, nil),
+		newManCmd(f),
+	)
+	return cmd
+}

@@ -1,0 +1,179 @@
+// Package run is the command that runs one Python program in a fresh sandbox.
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+)
+
+// Options are all inputs of the command.
+type Options struct {
+	Factory *cli.Factory
+
+	// Source is what to run.
+	Source Source
+	// Request limits.
+	Timeout   cli.Duration
+	MaxOutput cli.Size
+	// Machine.
+	Image  string
+	Memory cli.Size
+	Engine cli.Choice
+	// Echo asks for the repr of a trailing expression.
+	Echo bool
+	// JSON reports everything as one object instead of streaming output.
+	JSON bool
+	// Raw lets control sequences through to a terminal.
+	Raw bool
+}
+
+// NewCmd makes the command; runF, if not nil, takes the place of its work.
+func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{
+		Factory:   f,
+		Timeout:   cli.Duration{Value: engine.DefaultTimeout},
+		MaxOutput: cli.Size{Bytes: engine.DefaultOutputBytes, Min: 1, Max: engine.MaxOutputBytes},
+		Memory:    cli.Size{Bytes: engine.DefaultMemory, Min: engine.MinMemory, Max: engine.MaxMemory},
+		Engine:    cli.Choice{Value: "auto", Choices: []string{"auto", "kvm"}},
+	}
+	cmd := &cobra.Command{
+		Use:   "run [FILE|-] [-c CODE]",
+		Short: "Run a Python program in a fresh sandbox",
+		Long: `Run a Python program in a fresh sandbox.
+
+The program is a FILE, standard input (-) or the text given with -c. Its output
+appears as it is written. The exit status is the program's own; 124 means that
+the time limit was reached, 125 that the sandbox failed or refused, with one
+line on standard error that says why, and 130 that Ctrl-C was pressed.
+
+On a terminal, control sequences in the program's output are shown rather than
+obeyed (--raw lets them through); pipes and files get every byte as it is.`,
+		Example: `  maf-sandbox run analysis.py
+  maf-sandbox run -c 'print(6*7)'
+  echo 'print("hello")' | maf-sandbox run -
+  maf-sandbox run -c 'while True: pass' --timeout 500ms`,
+		Args: cli.Args(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			hasCode := cmd.Flags().Changed("code")
+			switch {
+			case hasCode && len(args) > 0:
+				return cli.Usagef("give either %s or --code, not both", args[0])
+			case !hasCode && len(args) == 0:
+				return cli.Usagef("nothing to run: give a FILE, - for standard input, or -c CODE")
+			case len(args) > 0 && args[0] == "":
+				return cli.Usagef("the name of the FILE is empty")
+			case len(args) > 0:
+				o.Source.File = args[0]
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	fl := cmd.Flags()
+	fl.StringVarP(&o.Source.Code, "code", "c", "", "run this `CODE`")
+	fl.Var(&o.Timeout, "timeout", "stop the program after this time")
+	fl.Var(&o.Memory, "memory", "memory for Python objects")
+	fl.Var(&o.MaxOutput, "max-output", "stop the program when it has written more than this")
+	fl.StringVar(&o.Image, "image", "", "Python image: a stored `NAME` or an image file (default: this machine's python3)")
+	fl.BoolVar(&o.Echo, "echo", false, "show the value of a trailing expression")
+	fl.BoolVar(&o.JSON, "json", false, "report the result as one JSON object")
+	fl.BoolVar(&o.Raw, "raw", false, "let control sequences through to the terminal")
+	fl.Var(&o.Engine, "engine", "what runs the sandbox")
+	return cmd
+}
+
+func run(ctx context.Context, o *Options) error {
+	code, err := o.Source.read(o.Factory.Streams.In)
+	if err != nil {
+		return finish(o, outcome{}, &engine.Error{Kind: engine.KindRefused, Message: "nothing was run", Cause: err, Usable: true})
+	}
+	ctx, release := o.Factory.Interruptible(ctx)
+	defer release()
+
+	m, info, err := open(ctx, o)
+	if err != nil {
+		return finish(o, outcome{info: info}, stopped(ctx, err))
+	}
+	defer func() { _ = m.Close() }() // the program is over: nobody is left to use what fails to close
+
+	req := engine.Request{
+		Code:      code,
+		Filename:  o.Source.name(),
+		Timeout:   o.Timeout.Value,
+		MaxOutput: int(o.MaxOutput.Bytes),
+		Echo:      o.Echo,
+	}
+	if o.JSON {
+		res, err := m.Run(ctx, req)
+		return finish(o, outcome{res, info, m.Generation()}, stopped(ctx, err))
+	}
+	return stream(ctx, o, m, req)
+}
+
+// open opens the machine with a progress line for as long as it takes.
+func open(ctx context.Context, o *Options) (cli.Machine, cli.Info, error) {
+	p := o.Factory.Streams.Progress()
+	defer p.Done()
+	return o.Factory.Open(ctx, cli.Options{
+		Image: o.Image, Memory: o.Memory.Bytes, Engine: o.Engine.Value, Progress: p.Say,
+	})
+}
+
+// stream runs req with its output going to the user as it is written. Output
+// that cannot be delivered ends the run: nobody would see the rest.
+func stream(ctx context.Context, o *Options, m cli.Machine, req engine.Request) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stdout, stderr := o.Factory.Streams.Guest(o.Raw, cancel)
+	req.Stdout, req.Stderr = stdout, stderr
+
+	res, err := m.Run(ctx, req)
+	if o.Echo && res.Value != "" {
+		_, _ = stdout.Write([]byte(res.Value + "\n")) // the sink keeps the error
+	}
+	outErr, errErr := stdout.Close(), stderr.Close()
+	switch {
+	case outErr != nil:
+		err = outErr
+	case errErr != nil:
+		err = errErr
+	case err != nil:
+		err = stopped(ctx, err)
+	case res.ExitCode != 0:
+		err = &cli.StatusError{Status: res.ExitCode}
+	}
+	if cli.Message(err) != "" && stderr.MidLine() {
+		_, _ = stderr.Write([]byte("\n"))
+	}
+	return err
+}
+
+// stopped replaces an error that only says that ctx ended by why it ended.
+func stopped(ctx context.Context, err error) error {
+	if cause := cli.StopCause(ctx); cause != nil && (errors.Is(err, engine.ErrCanceled) || errors.Is(err, context.Canceled)) {
+		return fmt.Errorf("%w: %w", err, cause)
+	}
+	return err
+}
+
+// finish ends a run that has not streamed its output.
+func finish(o *Options, out outcome, err error) error {
+	if err == nil && out.result.ExitCode != 0 {
+		err = &cli.StatusError{Status: out.result.ExitCode}
+	}
+	if !o.JSON {
+		return err
+	}
+	if werr := cli.WriteJSON(o.Factory.Streams, newReport(out, err, o.Echo)); werr != nil {
+		return werr
+	}
+	return err
+}

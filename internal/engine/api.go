@@ -1,0 +1,131 @@
+// Package engine turns an image into running Python: it boots the interpreter
+// once into a template, makes copy-on-write virtual machines of it, runs
+// source text in them and puts them back to the template afterwards.
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Bounds and defaults of a run and a machine.
+const (
+	// DefaultCodeBytes is how much source one run may bring, in bytes.
+	DefaultCodeBytes = 1 << 20
+	// MaxCodeBytes is the most that the code limit can be raised to.
+	MaxCodeBytes = 10 << 20
+	// DefaultOutputBytes is how much stdout and stderr together may hold.
+	DefaultOutputBytes = 1 << 20
+	// MaxOutputBytes is the most that the output limit can be raised to.
+	MaxOutputBytes = 16 << 20
+	// DefaultMemory is the guest's memory for Python objects, in bytes. The
+	// interpreter's own text and libraries are not counted.
+	DefaultMemory = 256 << 20
+	// MinMemory is the least a guest can be given.
+	MinMemory = 64 << 20
+	// MaxMemory is the most a guest can be given.
+	MaxMemory = 16 << 30
+	// DefaultTimeout is the wall-clock time of one run.
+	DefaultTimeout = 30 * time.Second
+	// MaxValueBytes bounds Result.Value; a longer repr is cut.
+	MaxValueBytes = 64 << 10
+)
+
+// Request is one run.
+type Request struct {
+	// Code is Python source text in UTF-8.
+	Code []byte
+	// Filename is what tracebacks call the source; "<sandbox>" when empty.
+	Filename string
+	// Timeout is the wall-clock limit; zero means DefaultTimeout.
+	Timeout time.Duration
+	// MaxOutput bounds stdout and stderr together; zero means
+	// DefaultOutputBytes.
+	MaxOutput int
+	// MaxCode bounds len(Code); zero means DefaultCodeBytes.
+	MaxCode int
+	// Echo asks for the repr of a trailing expression in Result.Value.
+	Echo bool
+	// Stdout and Stderr, when set, receive output as it arrives, in addition
+	// to the Result. They are called from the goroutine that called Run; what
+	// they return is ignored.
+	Stdout, Stderr io.Writer
+}
+
+// Result is what a run left behind. It is returned beside an error too, with
+// what was captured until then.
+type Result struct {
+	Stdout, Stderr []byte
+	// ExitCode is what a POSIX process running the program would report.
+	ExitCode int
+	// Exited says that the program ended the interpreter itself (os._exit):
+	// the machine is retired.
+	Exited bool
+	// Value is the repr of a trailing expression, if asked for and not None.
+	Value string
+	// Duration is the wall-clock time of the run.
+	Duration time.Duration
+}
+
+// Kind classifies what went wrong in the words of the command line's JSON.
+type Kind string
+
+// The kinds of failure.
+const (
+	KindTimeout     Kind = "timeout"
+	KindOutputLimit Kind = "output_limit"
+	KindMemory      Kind = "memory"
+	KindGuestCrash  Kind = "guest_crash"
+	KindRefused     Kind = "refused"
+	KindUnavailable Kind = "unavailable"
+	KindCanceled    Kind = "canceled"
+	KindInternal    Kind = "internal"
+)
+
+// Sentinels for errors.Is. A deadline also satisfies
+// errors.Is(err, context.DeadlineExceeded), a cancellation context.Canceled.
+var (
+	ErrTimeout     = errors.New("time limit reached")
+	ErrOutputLimit = errors.New("output limit reached")
+	ErrMemory      = errors.New("out of memory")
+	ErrGuestCrash  = errors.New("guest crashed")
+	ErrRefused     = errors.New("refused")
+	ErrUnavailable = errors.New("unavailable")
+	ErrCanceled    = errors.New("canceled")
+	ErrInternal    = errors.New("internal error")
+)
+
+var sentinels = map[Kind]error{
+	KindTimeout: ErrTimeout, KindOutputLimit: ErrOutputLimit, KindMemory: ErrMemory,
+	KindGuestCrash: ErrGuestCrash, KindRefused: ErrRefused, KindUnavailable: ErrUnavailable,
+	KindCanceled: ErrCanceled, KindInternal: ErrInternal,
+}
+
+// Error is every error of this package.
+type Error struct {
+	Kind Kind
+	// Message is one line for people: what happened and what to do.
+	Message string
+	// Usable says whether the machine can be used for another run.
+	Usable bool
+	// Cause is the underlying error, if any.
+	Cause error
+}
+
+// Error gives the message, with the cause behind it.
+func (e *Error) Error() string {
+	if e.Cause == nil {
+		return e.Message
+	}
+	return fmt.Sprintf("%s: %v", e.Message, e.Cause)
+}
+
+// Unwrap gives the sentinel of the kind and the cause.
+func (e *Error) Unwrap() []error {
+	if e.Cause == nil {
+		return []error{sentinels[e.Kind]}
+	}
+	return []error{sentinels[e.Kind], e.Cause}
+}

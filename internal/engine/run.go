@@ -1,0 +1,203 @@
+//go:build linux
+
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux"
+)
+
+// cause is why a run was cut short.
+type cause int
+
+const (
+	none cause = iota
+	deadline
+	canceled
+	outputFull
+)
+
+// run is one run under way.
+type run struct {
+	vm     *VM
+	req    Request
+	result Result
+	watch  watch
+}
+
+// watch cuts a run short: an interrupt that the program can obey first, a hard
+// stop after the grace.
+type watch struct {
+	process *linux.Process
+	grace   time.Duration
+
+	mu    sync.Mutex // guards what follows
+	why   cause
+	hard  *time.Timer
+	ended bool
+}
+
+// trip cuts the run short. Only the first cause counts.
+func (w *watch) trip(c cause) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended || w.why != none {
+		return
+	}
+	w.why = c
+	w.process.Interrupt()
+	w.hard = time.AfterFunc(w.grace, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if !w.ended {
+			w.process.Stop()
+		}
+	})
+}
+
+// end makes sure that nothing acts on the process any more and gives the cause.
+func (w *watch) end() cause {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = true
+	if w.hard != nil {
+		w.hard.Stop()
+	}
+	return w.why
+}
+
+// do runs the request and fills in the result.
+func (r *run) do(ctx context.Context) error {
+	vm := r.vm
+	vm.process.Clear()
+	vm.machine.SyncClock()
+	r.watch = watch{process: vm.process, grace: vm.template.config.Grace}
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			r.watch.trip(deadline)
+		} else {
+			r.watch.trip(canceled)
+		}
+	})
+	defer stop()
+	out, err := r.exchange()
+	vm.process.Drain()
+	why := r.watch.end()
+	vm.process.Clear()
+	if errors.Is(err, errStopped) {
+		out, err = linux.Outcome{Kind: linux.Stopped}, nil
+	}
+	if err != nil {
+		return err
+	}
+	return r.judge(ctx, out, why)
+}
+
+func (r *run) exchange() (linux.Outcome, error) {
+	if !r.vm.seeded {
+		if err := r.vm.seed(); err != nil {
+			return linux.Outcome{}, err
+		}
+	}
+	flags := uint32(0)
+	if r.req.Echo {
+		flags |= flagEcho
+	}
+	name := r.req.Filename
+	payload := make([]byte, 0, len(name)+len(r.req.Code))
+	payload = append(append(payload, name...), r.req.Code...)
+	head := header(kindRun, flags, len(name), len(r.req.Code), 0, zeroEntropy[:])
+	return r.vm.exchange(head, payload, MaxValueBytes)
+}
+
+// output takes what the program writes, within the limit.
+func (r *run) output(fd int, b []byte) {
+	room := r.req.MaxOutput - len(r.result.Stdout) - len(r.result.Stderr)
+	full := len(b) > room
+	if full {
+		b = b[:max(room, 0)]
+	}
+	to, tee := &r.result.Stdout, r.req.Stdout
+	if fd == 2 {
+		to, tee = &r.result.Stderr, r.req.Stderr
+	}
+	*to = append(*to, b...)
+	if tee != nil && len(b) > 0 {
+		_, _ = io.Writer(tee).Write(b)
+	}
+	if full {
+		r.watch.trip(outputFull)
+	}
+}
+
+// judge turns the way a run ended into the result and the error.
+func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
+	usable := false
+	var crash *Error
+	switch out.Kind {
+	case linux.Parked:
+		if out.Status < 0 || out.Status > 0xFF {
+			crash = &Error{Kind: KindGuestCrash, Message: "the program broke the driver's protocol"}
+			break
+		}
+		usable = true
+		r.result.ExitCode = int(out.Status)
+		if r.req.Echo {
+			r.result.Value = string(r.vm.process.Value())
+		}
+	case linux.Exited:
+		r.result.ExitCode, r.result.Exited = int(out.Status), true
+	case linux.Killed:
+		r.result.ExitCode = 128 + int(out.Signal)
+		crash = r.crash(out)
+	case linux.Stopped:
+		// As a shell reports a process that was killed.
+		r.result.ExitCode = 128 + 9
+		if why == none {
+			return &Error{Kind: KindCanceled, Message: "the sandbox was closed", Cause: context.Canceled}
+		}
+	}
+	how := "the program was interrupted and the sandbox can be used again"
+	if !usable {
+		how = "the program did not stop by itself and the sandbox is retired"
+	}
+	switch why {
+	case deadline:
+		return &Error{
+			Kind: KindTimeout, Usable: usable, Cause: context.DeadlineExceeded,
+			Message: fmt.Sprintf("time limit of %v reached: %s", r.limit(ctx), how),
+		}
+	case canceled:
+		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}
+	case outputFull:
+		return &Error{
+			Kind: KindOutputLimit, Usable: usable,
+			Message: fmt.Sprintf("output limit of %d bytes reached: %s", r.req.MaxOutput, how),
+		}
+	}
+	if crash != nil {
+		return crash
+	}
+	return nil
+}
+
+// limit is the time limit that was in force.
+func (r *run) limit(context.Context) time.Duration { return r.req.Timeout }
+
+// crash describes the signal that ended the interpreter.
+func (r *run) crash(out linux.Outcome) *Error {
+	what := "the interpreter was ended by " + signalName(out.Signal)
+	if out.Fault {
+		what = fmt.Sprintf("the interpreter crashed with %s at address %#x", signalName(out.Signal), out.Addr)
+	}
+	if r.vm.process.MemoryDenied() {
+		return &Error{Kind: KindMemory, Message: what + " after it ran out of memory; the sandbox is retired"}
+	}
+	return &Error{Kind: KindGuestCrash, Message: what + "; the sandbox is retired"}
+}

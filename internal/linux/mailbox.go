@@ -1,0 +1,194 @@
+package linux
+
+import (
+	"encoding/binary"
+	"fmt"
+	"syscall"
+)
+
+// Reserved descriptors: how the driver inside the guest talks to the host. The
+// guest may use them too; whatever it says there is only a claim, and hurts
+// nobody but itself.
+const (
+	reservedFD  = 1 << 20
+	reservedFDs = 4
+	// parkFD: preadv([header, source], status) ends the run with the status
+	// and returns when the next request comes.
+	parkFD = reservedFD
+	// ringFD: preadv([out, err]) tells where the output rings are.
+	ringFD = reservedFD + 1
+	// sourceFD: preadv([buffer], offset) reads the request's source text.
+	sourceFD = reservedFD + 2
+	// valueFD: write(repr) sets the value of the run.
+	valueFD = reservedFD + 3
+)
+
+// RingHeader is the size of what precedes a ring's bytes: a 32-bit count of
+// the bytes that wait in it, and 4 bytes of padding.
+const RingHeader = 8
+
+// maxRing bounds a ring that the driver may register.
+const maxRing = 1 << 20
+
+// ring is a buffer in guest memory in which output waits. The driver puts it
+// there without a system call; the host takes it when the guest parks, writes
+// to the same stream, or ends in whatever way.
+type ring struct{ addr, size uint64 }
+
+// mailbox is the driver's side door.
+type mailbox struct {
+	// request is where the parked driver wants the next request.
+	request []iovec
+	rings   [3]ring // by descriptor; 0 is unused
+	source  []byte
+	value   []byte
+	// maxValue bounds value.
+	maxValue int
+}
+
+// SavedMailbox is a mailbox in a form that can be kept in a file.
+type SavedMailbox struct {
+	Request [][2]uint64
+	Rings   [3][2]uint64
+}
+
+func (m *mailbox) save() SavedMailbox {
+	var s SavedMailbox
+	for _, v := range m.request {
+		s.Request = append(s.Request, [2]uint64{v.addr, v.n})
+	}
+	for i, r := range m.rings {
+		s.Rings[i] = [2]uint64{r.addr, r.size}
+	}
+	return s
+}
+
+func (s *SavedMailbox) check() error {
+	if len(s.Request) != 2 {
+		return fmt.Errorf("%w: request", ErrState)
+	}
+	for _, r := range s.Rings {
+		if r[1] > maxRing {
+			return fmt.Errorf("%w: ring", ErrState)
+		}
+	}
+	return nil
+}
+
+func (m *mailbox) restore(s SavedMailbox) error {
+	if err := s.check(); err != nil {
+		return err
+	}
+	m.request = m.request[:0]
+	for _, v := range s.Request {
+		m.request = append(m.request, iovec{v[0], v[1]})
+	}
+	for i, r := range s.Rings {
+		m.rings[i] = ring{r[0], r[1]}
+	}
+	m.source, m.value = nil, nil
+	return nil
+}
+
+// mailboxRead answers preadv on a reserved descriptor.
+func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
+	m := &p.mailbox
+	switch fd {
+	case parkFD:
+		if len(iov) != 2 || off < 0 {
+			return fail(syscall.EINVAL)
+		}
+		m.request = append(m.request[:0], iov...)
+		p.end(Outcome{Kind: Parked, Status: off})
+		return 0
+	case ringFD:
+		if len(iov) != 2 {
+			return fail(syscall.EINVAL)
+		}
+		for i, v := range iov {
+			if v.n <= RingHeader || v.n > maxRing {
+				return fail(syscall.EINVAL)
+			}
+			m.rings[i+1] = ring{v.addr, v.n}
+		}
+		return 0
+	case sourceFD:
+		if len(iov) != 1 || off < 0 || off > int64(len(m.source)) {
+			return fail(syscall.EINVAL)
+		}
+		b := m.source[off:]
+		b = b[:min(uint64(len(b)), iov[0].n)]
+		if !p.cpu.CopyOut(iov[0].addr, b) {
+			return fail(syscall.EFAULT)
+		}
+		return uint64(len(b))
+	}
+	return fail(syscall.EBADF)
+}
+
+// mailboxValue answers write on valueFD.
+func (p *Process) mailboxValue(addr, n uint64) uint64 {
+	n = min(n, uint64(p.mailbox.maxValue))
+	b := make([]byte, n)
+	if !p.cpu.CopyIn(b, addr) {
+		return fail(syscall.EFAULT)
+	}
+	p.mailbox.value = b
+	return n
+}
+
+// Resume gives the parked driver its next request: a header, and source text
+// of which the driver fetches what does not fit its buffer. The text must not
+// change until the run ends. It reports false when the driver's buffers are
+// not where it said; the process is then of no use.
+func (p *Process) Resume(header, source []byte, maxValue int) bool {
+	m := &p.mailbox
+	if len(m.request) != 2 || uint64(len(header)) > m.request[0].n {
+		return false
+	}
+	first := source[:min(uint64(len(source)), m.request[1].n)]
+	if !p.cpu.CopyOut(m.request[0].addr, header) || !p.cpu.CopyOut(m.request[1].addr, first) {
+		return false
+	}
+	m.request = m.request[:0]
+	m.source, m.value, m.maxValue = source, nil, maxValue
+	p.cpu.Regs().RAX = uint64(len(header) + len(first))
+	p.mem.denied = 0
+	return true
+}
+
+// Drain passes on the output that waits in the rings.
+func (p *Process) Drain() {
+	p.drain(1)
+	p.drain(2)
+}
+
+func (p *Process) drain(fd int) {
+	r := p.mailbox.rings[fd]
+	if r.size == 0 {
+		return
+	}
+	var count [4]byte
+	if !p.cpu.CopyIn(count[:], r.addr) {
+		return
+	}
+	n := uint64(binary.LittleEndian.Uint32(count[:]))
+	if n == 0 {
+		return
+	}
+	n = min(n, r.size-RingHeader)
+	b := make([]byte, n)
+	if !p.cpu.CopyIn(b, r.addr+RingHeader) {
+		return
+	}
+	if p.cpu.CopyOut(r.addr, make([]byte, 4)) {
+		p.output(fd, b)
+	}
+}
+
+// Value is what the driver gave as the value of the run.
+func (p *Process) Value() []byte { return p.mailbox.value }
+
+// MemoryDenied says whether the guest asked for memory it could not have since
+// the last Resume.
+func (p *Process) MemoryDenied() bool { return p.mem.denied > 0 }

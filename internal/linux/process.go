@@ -1,0 +1,270 @@
+package linux
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+)
+
+// Identity of the one process in the guest. They are made up: nothing of the
+// host's identities shows inside.
+const (
+	processID = 100
+	parentID  = 1
+	userID    = 1000
+)
+
+const (
+	// transferSize is the piece in which data moves between files and guest
+	// memory.
+	transferSize = 64 << 10
+	// maxBuffer bounds the scratch buffer that one system call may ask for.
+	maxBuffer = 1 << 20
+	// maxPath is PATH_MAX (include/uapi/linux/limits.h).
+	maxPath = 4096
+)
+
+// Sink receives what the guest writes to its standard output (1) and standard
+// error (2), as it arrives. It says how many bytes of it count as written; an
+// error is what the write answers.
+type Sink func(fd int, p []byte)
+
+// Config is what a process is made of.
+type Config struct {
+	Machine platform.Machine
+	Layout  *Layout
+	// Memory is how much memory the guest has, in bytes.
+	Memory uint64
+	FS     *vfs.FS
+	// Random answers getrandom and /dev/urandom.
+	Random io.Reader
+	// Output receives standard output and standard error.
+	Output Sink
+}
+
+// Process is the guest's one process. Its methods are called by one goroutine
+// at a time, except Interrupt and Stop.
+type Process struct {
+	cpu    platform.Machine
+	layout *Layout
+	spans  []platform.Span
+	fs     *vfs.FS
+	random io.Reader
+	output Sink
+
+	mem    memory
+	fds    descriptors
+	sig    signals
+	cwd    *vfs.Inode
+	umask  uint32
+	thread Thread
+
+	ctl     control
+	mailbox mailbox
+	outcome *Outcome
+	scratch []byte
+	// slept is how long the process has slept, in nanoseconds.
+	slept uint64
+	// Calls counts system calls by number since the process was made.
+	calls [maxCall]uint32
+}
+
+// Thread is a guest thread. The context is only meaningful while the thread is
+// not the one on the CPU.
+type Thread struct {
+	ID       uint64
+	Context  platform.Context
+	Mask     uint64
+	ClearTID uint64
+}
+
+// New makes a process over a machine that has not run yet: follow it with
+// Exec or Restore.
+func New(c Config) *Process {
+	p := &Process{
+		cpu: c.Machine, layout: c.Layout, spans: c.Layout.Spans(),
+		fs: c.FS, random: c.Random, output: c.Output,
+		mem:   newMemory(c.Layout, c.Layout.Size(c.Memory)),
+		umask: 0o022,
+	}
+	p.thread.ID = processID
+	p.ctl.init()
+	p.fds.init()
+	p.cwd = p.fs.Root()
+	return p
+}
+
+// State is a parked process without its memory and registers, in a form that
+// can be kept in a file.
+type State struct {
+	Brk, BrkFresh, Fresh, End uint64
+	Free                      []platform.Range
+	InUse, Filled             []bool
+	Handlers                  []SavedHandler
+	AltStack                  AltStack
+	Mask                      uint64
+	ClearTID                  uint64
+	Cwd                       string
+	Umask                     uint32
+	Monotonic                 uint64
+	Mailbox                   SavedMailbox
+	Files                     []vfs.Saved
+}
+
+// SavedHandler is one signal's disposition.
+type SavedHandler struct {
+	Signal int
+	Action Action
+}
+
+// ErrState is returned when a process cannot be saved or restored.
+var ErrState = errors.New("process state")
+
+// Save gives the state of a parked process.
+func (p *Process) Save() (*State, error) {
+	if p.mailbox.request == nil {
+		return nil, fmt.Errorf("%w: not parked", ErrState)
+	}
+	if n := p.fds.open(); n > 0 {
+		return nil, fmt.Errorf("%w: %d open files", ErrState, n)
+	}
+	if len(p.sig.frames) > 0 || p.sig.pending != 0 {
+		return nil, fmt.Errorf("%w: a signal is being handled", ErrState)
+	}
+	cwd, ok := p.fs.Path(p.cwd)
+	if !ok {
+		return nil, fmt.Errorf("%w: the working folder is gone", ErrState)
+	}
+	files, err := p.fs.Export()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrState, err)
+	}
+	mono, _ := p.cpu.Clock()
+	m := p.mem.clone()
+	s := &State{
+		Brk: m.brk, BrkFresh: m.brkFresh, Fresh: m.fresh, End: m.end, Free: m.free, InUse: m.inUse, Filled: m.filled,
+		AltStack: p.sig.alt, Mask: p.thread.Mask, ClearTID: p.thread.ClearTID,
+		Cwd: cwd, Umask: p.umask, Monotonic: mono, Mailbox: p.mailbox.save(), Files: files,
+	}
+	for n, h := range p.sig.actions {
+		if h != (Action{}) {
+			s.Handlers = append(s.Handlers, SavedHandler{n, h})
+		}
+	}
+	return s, nil
+}
+
+// Check validates a state that comes from a file against the layout it is to
+// be used with.
+func (s *State) Check(l *Layout) error {
+	bad := func(what string) error { return fmt.Errorf("%w: %s", ErrState, what) }
+	switch {
+	case s.Brk < l.Brk.Lo || s.Brk > s.BrkFresh || s.BrkFresh > l.Brk.Hi:
+		return bad("break")
+	case s.Fresh < l.Heap.Lo || s.Fresh > s.End || s.End > l.Heap.Hi:
+		return bad("heap")
+	case len(s.InUse) != len(l.Objects) || len(s.Filled) != len(l.Objects):
+		return bad("objects")
+	}
+	at := l.Heap.Lo
+	for _, r := range s.Free {
+		if r.Lo < at || r.Hi <= r.Lo || r.Hi > s.End || r.Lo%platform.PageSize != 0 || r.Hi%platform.PageSize != 0 {
+			return bad("free ranges")
+		}
+		at = r.Hi
+	}
+	for _, h := range s.Handlers {
+		if h.Signal <= 0 || h.Signal >= maxSignal {
+			return bad("signal")
+		}
+	}
+	return s.Mailbox.check()
+}
+
+// Restore puts the process into a state, with a new file tree. Memory and CPU
+// are the machine's affair. memory is what the guest may have from now on.
+func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
+	p.fs = fs
+	p.fds.init()
+	cwd, e := fs.Resolve(fs.Root(), s.Cwd, true)
+	if e != 0 {
+		return fmt.Errorf("%w: working folder: %w", ErrState, e)
+	}
+	p.cwd, p.umask = cwd, s.Umask
+	p.mem.brk, p.mem.brkFresh, p.mem.fresh, p.mem.end = s.Brk, s.BrkFresh, s.Fresh, s.End
+	p.mem.free = append(p.mem.free[:0], s.Free...)
+	p.mem.inUse = append(p.mem.inUse[:0], s.InUse...)
+	p.mem.filled = append(p.mem.filled[:0], s.Filled...)
+	p.mem.denied = 0
+	if !p.mem.resize(p.layout.Size(memory)) {
+		return fmt.Errorf("%w: %d MiB of memory are less than the template uses", ErrState, memory>>20)
+	}
+	p.sig = signals{alt: s.AltStack, frames: p.sig.frames[:0]}
+	for _, h := range s.Handlers {
+		p.sig.actions[h.Signal] = h.Action
+	}
+	p.thread = Thread{ID: processID, Mask: s.Mask, ClearTID: s.ClearTID}
+	p.outcome = nil
+	p.ctl.clear()
+	return p.mailbox.restore(s.Mailbox)
+}
+
+// lookup resolves an absolute path of the file tree.
+func (p *Process) lookup(path string) *vfs.Inode {
+	ino, e := p.fs.Resolve(p.fs.Root(), path, true)
+	if e != 0 {
+		return nil
+	}
+	return ino
+}
+
+// buffer gives the scratch buffer with n bytes, at most maxBuffer.
+func (p *Process) buffer(n int) []byte {
+	n = min(n, maxBuffer)
+	if cap(p.scratch) < n {
+		p.scratch = make([]byte, max(n, transferSize))
+	}
+	return p.scratch[:n]
+}
+
+// cstring copies a NUL-terminated string of at most limit bytes with the NUL.
+func (p *Process) cstring(addr uint64, limit int) (string, syscall.Errno) {
+	var buf [256]byte
+	var out []byte
+	for len(out) < limit {
+		n := min(len(buf), limit-len(out))
+		// A string may end just before unmapped memory: never read past a page
+		// that has not been needed yet.
+		n = min(n, int(platform.PageSize-addr%platform.PageSize))
+		if !p.cpu.CopyIn(buf[:n], addr) {
+			return "", syscall.EFAULT
+		}
+		if i := slices.Index(buf[:n], 0); i >= 0 {
+			return string(append(out, buf[:i]...)), 0
+		}
+		out = append(out, buf[:n]...)
+		addr += uint64(n)
+	}
+	return "", syscall.ENAMETOOLONG
+}
+
+// NumCalls gives how many system calls the process has made.
+func (p *Process) NumCalls() int {
+	n := 0
+	for _, c := range p.calls {
+		n += int(c)
+	}
+	return n
+}
+
+// clockNow gives a Go time for file time stamps from the guest's clock.
+func (p *Process) clockNow() time.Time {
+	_, real := p.cpu.Clock()
+	return time.Unix(0, int64(real))
+}

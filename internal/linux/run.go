@@ -1,0 +1,155 @@
+package linux
+
+import (
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+)
+
+// OutcomeKind says why Run ended.
+type OutcomeKind uint8
+
+// The ways in which a run ends.
+const (
+	// Parked: the driver waits for the next request.
+	Parked OutcomeKind = iota + 1
+	// Exited: the process called exit_group.
+	Exited
+	// Killed: a signal ended the process.
+	Killed
+	// Stopped: Stop was called; the process is where it was.
+	Stopped
+)
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Kind OutcomeKind
+	// Status is the driver's word when parked, the exit status when exited.
+	Status int64
+	// Signal ended a killed process; Addr and IP tell more of a fault.
+	Signal   syscall.Signal
+	Addr, IP uint64
+	Fault    bool
+}
+
+// control is what other goroutines may touch.
+type control struct {
+	interrupt atomic.Bool // deliver SIGINT
+	stop      atomic.Bool // leave Run
+	wake      chan struct{}
+}
+
+func (c *control) init() { c.wake = make(chan struct{}, 1) }
+
+// clear forgets requests of an earlier run.
+func (c *control) clear() {
+	c.interrupt.Store(false)
+	c.stop.Store(false)
+	select {
+	case <-c.wake:
+	default:
+	}
+}
+
+func (c *control) poke(m platform.Machine) {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+	m.Interrupt()
+}
+
+// Interrupt sends the process SIGINT, as a terminal's Ctrl-C would. It may be
+// called from any goroutine.
+func (p *Process) Interrupt() {
+	p.ctl.interrupt.Store(true)
+	p.ctl.poke(p.cpu)
+}
+
+// Stop makes Run return Stopped as soon as possible. It may be called from any
+// goroutine.
+func (p *Process) Stop() {
+	p.ctl.stop.Store(true)
+	p.ctl.poke(p.cpu)
+}
+
+// Clear forgets an Interrupt or Stop that has not acted. It is called between
+// runs.
+func (p *Process) Clear() { p.ctl.clear() }
+
+// Run runs the process until it parks or ends. The caller holds the goroutine
+// locked to its thread.
+func (p *Process) Run() (Outcome, error) {
+	p.outcome = nil
+	for {
+		if p.ctl.stop.Load() {
+			return Outcome{Kind: Stopped, IP: p.cpu.Regs().RIP}, nil
+		}
+		if p.ctl.interrupt.CompareAndSwap(true, false) {
+			p.raise(sigInfo{signo: syscall.SIGINT})
+		}
+		if p.sig.pending != 0 {
+			p.deliver()
+		}
+		if p.outcome != nil {
+			return *p.outcome, nil
+		}
+		exit, err := p.cpu.Run()
+		if err != nil {
+			return Outcome{}, err
+		}
+		switch exit.Kind {
+		case platform.Syscall:
+			p.syscall()
+		case platform.Fault:
+			p.fault(exit)
+		case platform.Interrupted:
+		default:
+			return Outcome{}, fmt.Errorf("%w: unknown exit %d", platform.ErrMachine, exit.Kind)
+		}
+		if p.outcome != nil {
+			return *p.outcome, nil
+		}
+	}
+}
+
+// end makes Run return o.
+func (p *Process) end(o Outcome) { p.outcome = &o }
+
+// sleep waits until the guest's monotonic clock passes deadline, or a signal
+// or Stop comes. It reports whether the time was slept to its end.
+func (p *Process) sleep(d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	for {
+		if p.ctl.stop.Load() || p.ctl.interrupt.Load() {
+			return false
+		}
+		select {
+		case <-t.C:
+			return true
+		case <-p.ctl.wake:
+		}
+	}
+}
+
+// fault turns a processor exception into the signal Linux sends for it.
+func (p *Process) fault(e platform.Exit) {
+	s := sigInfo{signo: syscall.SIGSEGV, addr: e.Addr, fault: true, code: siKernel}
+	switch e.Vector {
+	case 0, 16, 19: // divide error, x87, SIMD
+		s.signo, s.addr = syscall.SIGFPE, p.cpu.Regs().RIP
+	case 1, 3: // debug, breakpoint
+		s.signo, s.addr = syscall.SIGTRAP, p.cpu.Regs().RIP
+	case 6: // invalid opcode
+		s.signo, s.addr = syscall.SIGILL, p.cpu.Regs().RIP
+	case 17: // alignment check
+		s.signo = syscall.SIGBUS
+	case 14:
+		s.code = segvMapErr
+	}
+	p.raiseFault(s)
+}

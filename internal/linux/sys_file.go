@@ -1,0 +1,523 @@
+package linux
+
+import (
+	"encoding/binary"
+	"syscall"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
+)
+
+const (
+	// maxIOV is UIO_MAXIOV (include/uapi/linux/uio.h).
+	maxIOV = 1024
+	// maxCount is MAX_RW_COUNT: Linux never moves more in one call.
+	maxCount = 0x7ffff000
+)
+
+// iovec is one piece of guest memory.
+type iovec struct{ addr, n uint64 }
+
+// iovecs copies and validates a guest's array of struct iovec.
+func (p *Process) iovecs(addr, count uint64) ([]iovec, syscall.Errno) {
+	if count > maxIOV {
+		return nil, syscall.EINVAL
+	}
+	b := make([]byte, count*16)
+	if !p.cpu.CopyIn(b, addr) {
+		return nil, syscall.EFAULT
+	}
+	out := make([]iovec, count)
+	total := uint64(0)
+	for i := range out {
+		out[i] = iovec{binary.LittleEndian.Uint64(b[i*16:]), binary.LittleEndian.Uint64(b[i*16+8:])}
+		if out[i].n > maxCount {
+			return nil, syscall.EINVAL
+		}
+		if total += out[i].n; total > maxCount {
+			return nil, syscall.EINVAL
+		}
+	}
+	return out, 0
+}
+
+// readInto moves bytes from an open file to guest memory. off < 0 means the
+// description's own position, which then moves.
+func (p *Process) readInto(f *description, iov []iovec, off int64) uint64 {
+	if f.flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+		return fail(syscall.EBADF)
+	}
+	pos := off
+	if off < 0 {
+		pos = f.pos
+	}
+	total := uint64(0)
+	done := func(e syscall.Errno) uint64 {
+		if off < 0 {
+			f.pos = pos
+		}
+		if total == 0 && e != 0 {
+			return fail(e)
+		}
+		return total
+	}
+	for _, v := range iov {
+		for v.n > 0 {
+			buf := p.buffer(int(min(v.n, transferSize)))
+			k, e := f.read(p, buf, pos)
+			if e != 0 || k == 0 {
+				return done(e)
+			}
+			if !p.cpu.CopyOut(v.addr, buf[:k]) {
+				return done(syscall.EFAULT)
+			}
+			pos, total = pos+int64(k), total+uint64(k)
+			v.addr, v.n = v.addr+uint64(k), v.n-uint64(k)
+			if k < len(buf) {
+				return done(0)
+			}
+		}
+	}
+	return done(0)
+}
+
+// writeFrom moves bytes from guest memory to an open file.
+func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
+	if f.flags&syscall.O_ACCMODE == syscall.O_RDONLY {
+		return fail(syscall.EBADF)
+	}
+	pos := off
+	if off < 0 {
+		pos = f.pos
+		if f.flags&syscall.O_APPEND != 0 && f.inode() != nil {
+			pos = f.inode().Stat().Size
+		}
+	}
+	total := uint64(0)
+	done := func(e syscall.Errno) uint64 {
+		if off < 0 {
+			f.pos = pos
+		}
+		if total == 0 && e != 0 {
+			return fail(e)
+		}
+		return total
+	}
+	for _, v := range iov {
+		if v.n == 0 {
+			// A write of nothing to a standard stream asks for its ring to be
+			// drained (mailbox.go).
+			if _, e := f.write(p, nil, pos); e != 0 {
+				return done(e)
+			}
+		}
+		for v.n > 0 {
+			buf := p.buffer(int(min(v.n, transferSize)))
+			if !p.cpu.CopyIn(buf, v.addr) {
+				return done(syscall.EFAULT)
+			}
+			k, e := f.write(p, buf, pos)
+			pos, total = pos+int64(k), total+uint64(k)
+			if e != 0 || k < len(buf) {
+				return done(e)
+			}
+			v.addr, v.n = v.addr+uint64(k), v.n-uint64(k)
+		}
+	}
+	return done(0)
+}
+
+func oneIOV(addr, n uint64) []iovec { return []iovec{{addr, min(n, maxCount)}} }
+
+func sysRead(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	return p.readInto(f, oneIOV(a[1], a[2]), -1)
+}
+
+func sysPread64(p *Process, a *args) uint64 {
+	f, e := p.positioned(a[0], a[3])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.readInto(f, oneIOV(a[1], a[2]), int64(a[3]))
+}
+
+func sysReadv(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	iov, e := p.iovecs(a[1], a[2])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.readInto(f, iov, -1)
+}
+
+// sysPreadv answers preadv and preadv2; on the driver's reserved descriptors
+// it is the mailbox.
+func sysPreadv(p *Process, a *args) uint64 {
+	iov, e := p.iovecs(a[1], a[2])
+	if e != 0 {
+		return fail(e)
+	}
+	if a[0] >= reservedFD && a[0] < reservedFD+reservedFDs {
+		return p.mailboxRead(a[0], iov, int64(a[3]))
+	}
+	f, e := p.positioned(a[0], a[3])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.readInto(f, iov, int64(a[3]))
+}
+
+func sysWrite(p *Process, a *args) uint64 {
+	if a[0] == valueFD {
+		return p.mailboxValue(a[1], a[2])
+	}
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	return p.writeFrom(f, oneIOV(a[1], a[2]), -1)
+}
+
+func sysPwrite64(p *Process, a *args) uint64 {
+	f, e := p.positioned(a[0], a[3])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.writeFrom(f, oneIOV(a[1], a[2]), int64(a[3]))
+}
+
+func sysWritev(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	iov, e := p.iovecs(a[1], a[2])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.writeFrom(f, iov, -1)
+}
+
+func sysPwritev(p *Process, a *args) uint64 {
+	f, e := p.positioned(a[0], a[3])
+	if e != 0 {
+		return fail(e)
+	}
+	iov, e := p.iovecs(a[1], a[2])
+	if e != 0 {
+		return fail(e)
+	}
+	return p.writeFrom(f, iov, int64(a[3]))
+}
+
+// positioned gives the description for a call with an explicit offset.
+func (p *Process) positioned(fd, off uint64) (*description, syscall.Errno) {
+	f := p.fds.get(fd)
+	switch {
+	case f == nil:
+		return nil, syscall.EBADF
+	case int64(off) < 0:
+		return nil, syscall.EINVAL
+	case !f.seekable():
+		return nil, syscall.ESPIPE
+	}
+	return f, 0
+}
+
+func sysLseek(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	if !f.seekable() {
+		if f.inode() != nil { // a device: positions are accepted and ignored
+			return 0
+		}
+		return fail(syscall.ESPIPE)
+	}
+	size := f.inode().Stat().Size
+	off := int64(a[1])
+	switch a[2] {
+	case 0:
+	case 1:
+		off += f.pos
+	case 2:
+		off += size
+	case 3, 4: // SEEK_DATA, SEEK_HOLE: a file is all data, with a hole at its end
+		if off < 0 || off >= size {
+			return fail(syscall.ENXIO)
+		}
+		if a[2] == 4 {
+			off = size
+		}
+	default:
+		return fail(syscall.EINVAL)
+	}
+	if off < 0 {
+		return fail(syscall.EINVAL)
+	}
+	f.pos = off
+	if off == 0 {
+		f.entries = nil // rewinddir
+	}
+	return uint64(off)
+}
+
+func sysClose(p *Process, a *args) uint64 {
+	if !p.closeFD(a[0]) {
+		return fail(syscall.EBADF)
+	}
+	return 0
+}
+
+func sysCloseRange(p *Process, a *args) uint64 {
+	lo, hi := a[0], a[1]
+	if lo > hi {
+		return fail(syscall.EINVAL)
+	}
+	for fd := lo; fd <= hi && fd < uint64(len(p.fds.table)); fd++ {
+		if a[2]&4 != 0 { // CLOSE_RANGE_CLOEXEC
+			p.fds.table[fd].cloexec = true
+			continue
+		}
+		p.closeFD(fd)
+	}
+	return 0
+}
+
+func sysDup(p *Process, a *args) uint64 { return p.dup(a[0], 0, false) }
+
+func (p *Process) dup(fd uint64, lo int, cloexec bool) uint64 {
+	f := p.fds.get(fd)
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	n, e := p.fds.add(f, lo, cloexec)
+	if e != 0 {
+		return fail(e)
+	}
+	return uint64(n)
+}
+
+func sysDup2(p *Process, a *args) uint64 {
+	if a[0] == a[1] && p.fds.get(a[0]) != nil {
+		return a[1]
+	}
+	return p.dupTo(a[0], a[1], false)
+}
+
+func sysDup3(p *Process, a *args) uint64 {
+	if a[0] == a[1] || a[2]&^syscall.O_CLOEXEC != 0 {
+		return fail(syscall.EINVAL)
+	}
+	return p.dupTo(a[0], a[1], a[2] != 0)
+}
+
+func (p *Process) dupTo(from, to uint64, cloexec bool) uint64 {
+	f := p.fds.get(from)
+	if f == nil || to >= maxDescriptors {
+		return fail(syscall.EBADF)
+	}
+	p.closeFD(to)
+	return p.dup(from, int(to), cloexec)
+}
+
+const (
+	fDupFD        = 0
+	fGetFD        = 1
+	fSetFD        = 2
+	fGetFL        = 3
+	fSetFL        = 4
+	fGetLK        = 5
+	fSetLK        = 6
+	fSetLKW       = 7
+	fOFDGetLK     = 36
+	fOFDSetLK     = 37
+	fOFDSetLKW    = 38
+	fDupFDCloexec = 1030
+	fUnlck        = 2
+)
+
+func sysFcntl(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	switch a[1] {
+	case fDupFD, fDupFDCloexec:
+		if a[2] >= maxDescriptors {
+			return fail(syscall.EINVAL)
+		}
+		return p.dup(a[0], int(a[2]), a[1] == fDupFDCloexec)
+	case fGetFD:
+		if p.fds.table[a[0]].cloexec {
+			return 1
+		}
+		return 0
+	case fSetFD:
+		p.fds.table[a[0]].cloexec = a[2]&1 != 0
+		return 0
+	case fGetFL:
+		return uint64(f.flags)
+	case fSetFL:
+		const settable = syscall.O_APPEND | syscall.O_NONBLOCK
+		f.flags = f.flags&^settable | int(a[2])&settable
+		return 0
+	case fSetLK, fSetLKW, fOFDSetLK, fOFDSetLKW:
+		return 0 // the only process there is always gets its lock
+	case fGetLK, fOFDGetLK:
+		if !p.cpu.CopyOut(a[2], []byte{fUnlck, 0}) {
+			return fail(syscall.EFAULT)
+		}
+		return 0
+	}
+	return fail(syscall.EINVAL)
+}
+
+func sysIoctl(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	switch a[1] {
+	case 0x5451, 0x5450: // FIOCLEX, FIONCLEX
+		p.fds.table[a[0]].cloexec = a[1] == 0x5451
+		return 0
+	}
+	return fail(syscall.ENOTTY)
+}
+
+func sysFtruncate(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	ino := f.inode()
+	if ino == nil || ino.Kind() != vfs.File || f.flags&syscall.O_ACCMODE == syscall.O_RDONLY || int64(a[1]) < 0 {
+		return fail(syscall.EINVAL)
+	}
+	return result(p.fs.Truncate(ino, int64(a[1])))
+}
+
+func sysFallocate(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil || f.flags&syscall.O_ACCMODE == syscall.O_RDONLY {
+		return fail(syscall.EBADF)
+	}
+	switch ino := f.inode(); {
+	case ino == nil || ino.Kind() != vfs.File:
+		return fail(syscall.ENODEV)
+	case a[1] != 0:
+		return fail(syscall.EOPNOTSUPP)
+	case int64(a[2]) < 0 || int64(a[3]) <= 0:
+		return fail(syscall.EINVAL)
+	default:
+		return result(p.fs.Allocate(ino, int64(a[2]), int64(a[3])))
+	}
+}
+
+// sysSync answers fsync and its kin: there is nothing slower to write to.
+func sysSync(p *Process, a *args) uint64 {
+	if p.fds.get(a[0]) == nil {
+		return fail(syscall.EBADF)
+	}
+	return 0
+}
+
+func sysGetdents64(p *Process, a *args) uint64 {
+	f := p.fds.get(a[0])
+	if f == nil {
+		return fail(syscall.EBADF)
+	}
+	ino := f.inode()
+	if ino == nil || ino.Kind() != vfs.Dir {
+		return fail(syscall.ENOTDIR)
+	}
+	if f.entries == nil {
+		f.entries = p.fs.ReadDir(ino)
+	}
+	buf := p.buffer(int(min(a[2], transferSize)))
+	n := 0
+	for f.pos < int64(len(f.entries)) {
+		d := f.entries[f.pos]
+		size := (19 + len(d.Name) + 1 + 7) &^ 7
+		if n+size > len(buf) {
+			break
+		}
+		rec := buf[n : n+size]
+		clear(rec)
+		binary.LittleEndian.PutUint64(rec, d.Inode)
+		binary.LittleEndian.PutUint64(rec[8:], uint64(f.pos+1))
+		binary.LittleEndian.PutUint16(rec[16:], uint16(size))
+		rec[18] = direntType(d.Kind)
+		copy(rec[19:], d.Name)
+		n += size
+		f.pos++
+	}
+	if n == 0 && f.pos < int64(len(f.entries)) {
+		return fail(syscall.EINVAL)
+	}
+	if !p.cpu.CopyOut(a[1], buf[:n]) {
+		return fail(syscall.EFAULT)
+	}
+	return uint64(n)
+}
+
+func direntType(k vfs.Kind) byte {
+	switch k {
+	case vfs.Dir:
+		return syscall.DT_DIR
+	case vfs.Symlink:
+		return syscall.DT_LNK
+	case vfs.Device:
+		return syscall.DT_CHR
+	}
+	return syscall.DT_REG
+}
+
+// sysSendfile moves bytes between two descriptors, as shutil.copyfile asks.
+func sysSendfile(p *Process, a *args) uint64 {
+	out, in := p.fds.get(a[0]), p.fds.get(a[1])
+	if out == nil || in == nil {
+		return fail(syscall.EBADF)
+	}
+	if !in.seekable() || out.flags&syscall.O_ACCMODE == syscall.O_RDONLY || out.flags&syscall.O_APPEND != 0 {
+		return fail(syscall.EINVAL)
+	}
+	pos := in.pos
+	if a[2] != 0 {
+		v, ok := p.u64(a[2])
+		if !ok || int64(v) < 0 {
+			return fail(syscall.EFAULT)
+		}
+		pos = int64(v)
+	}
+	total := uint64(0)
+	buf := p.buffer(transferSize)
+	for left := min(a[3], maxCount); left > 0; {
+		k, e := in.read(p, buf[:min(left, transferSize)], pos)
+		if e == 0 && k > 0 {
+			k, e = out.write(p, buf[:k], out.pos)
+		}
+		if e != 0 && total == 0 {
+			return fail(e)
+		}
+		if e != 0 || k == 0 {
+			break
+		}
+		pos, out.pos = pos+int64(k), out.pos+int64(k)
+		total, left = total+uint64(k), left-uint64(k)
+	}
+	if a[2] == 0 {
+		in.pos = pos
+	} else if !p.putU64(a[2], uint64(pos)) {
+		return fail(syscall.EFAULT)
+	}
+	return total
+}

@@ -1,0 +1,271 @@
+package linux
+
+import (
+	"encoding/binary"
+	"io"
+	"math"
+	"syscall"
+)
+
+func answer(v uint64) handler { return func(*Process, *args) uint64 { return v } }
+
+func refuse(e syscall.Errno) handler { return func(*Process, *args) uint64 { return fail(e) } }
+
+func sysExitGroup(p *Process, a *args) uint64 {
+	p.end(Outcome{Kind: Exited, Status: int64(a[0] & 0xff)})
+	return 0
+}
+
+func sysGetrandom(p *Process, a *args) uint64 {
+	const allFlags = 7
+	if a[2]&^allFlags != 0 {
+		return fail(syscall.EINVAL)
+	}
+	total := uint64(0)
+	for left := min(a[1], math.MaxInt32); left > 0; {
+		buf := p.buffer(int(min(left, transferSize)))
+		if _, err := io.ReadFull(p.random, buf); err != nil {
+			return fail(syscall.EIO)
+		}
+		if !p.cpu.CopyOut(a[0]+total, buf) {
+			return fail(syscall.EFAULT)
+		}
+		total, left = total+uint64(len(buf)), left-uint64(len(buf))
+	}
+	return total
+}
+
+// sysUname describes a made-up machine: nothing of the host shows.
+func sysUname(p *Process, a *args) uint64 {
+	const field = 65
+	b := make([]byte, 6*field)
+	for i, s := range []string{"Linux", "sandbox", "6.1.0-sandbox", "#1 SMP", "x86_64", "(none)"} {
+		copy(b[i*field:], s)
+	}
+	return p.putBytes(a[0], b)
+}
+
+func sysSysinfo(p *Process, a *args) uint64 {
+	mono, _ := p.cpu.Clock()
+	free := uint64(0)
+	for _, r := range p.mem.free {
+		free += r.Hi - r.Lo
+	}
+	b := make([]byte, 112)
+	le := binary.LittleEndian
+	le.PutUint64(b, mono/1e9)
+	le.PutUint64(b[32:], p.mem.end-p.layout.Heap.Lo+brkWindow)
+	le.PutUint64(b[40:], free)
+	le.PutUint16(b[80:], 1)
+	le.PutUint32(b[104:], 1)
+	return p.putBytes(a[0], b)
+}
+
+func sysSchedGetaffinity(p *Process, a *args) uint64 {
+	if a[1] < 8 {
+		return fail(syscall.EINVAL)
+	}
+	if !p.putU64(a[2], 1) {
+		return fail(syscall.EFAULT)
+	}
+	return 8
+}
+
+func sysGetcpu(p *Process, a *args) uint64 {
+	for _, addr := range a[:2] {
+		if addr != 0 && !p.cpu.CopyOut(addr, make([]byte, 4)) {
+			return fail(syscall.EFAULT)
+		}
+	}
+	return 0
+}
+
+const (
+	archSetGS = 0x1001
+	archSetFS = 0x1002
+	archGetFS = 0x1003
+)
+
+func sysArchPrctl(p *Process, a *args) uint64 {
+	switch a[0] {
+	case archSetFS:
+		if !p.cpu.SetFSBase(a[1]) {
+			return fail(syscall.EPERM)
+		}
+		return 0
+	case archGetFS:
+		if p.cpu.Save(&p.thread.Context) != nil {
+			return fail(syscall.EIO)
+		}
+		if !p.putU64(a[1], p.thread.Context.FSBase) {
+			return fail(syscall.EFAULT)
+		}
+		return 0
+	}
+	return fail(syscall.EINVAL)
+}
+
+func sysSetTidAddress(p *Process, a *args) uint64 {
+	p.thread.ClearTID = a[0]
+	return p.thread.ID
+}
+
+const (
+	prSetName  = 15
+	prGetName  = 16
+	rlimitCPU  = 0
+	rlimitData = 2
+	rlimStack  = 3
+	rlimCore   = 4
+	rlimNproc  = 6
+	rlimNofile = 7
+	rlimAS     = 9
+	rlimCount  = 16
+)
+
+func sysPrctl(p *Process, a *args) uint64 {
+	switch a[0] {
+	case prSetName:
+		return 0
+	case prGetName:
+		return p.putBytes(a[1], append([]byte("python3"), make([]byte, 9)...))
+	}
+	return fail(syscall.EINVAL)
+}
+
+func (p *Process) rlimit(which uint64) (uint64, bool) {
+	switch {
+	case which >= rlimCount:
+		return 0, false
+	case which == rlimStack:
+		return stackSize, true
+	case which == rlimNofile:
+		return maxDescriptors, true
+	case which == rlimCore || which == rlimNproc:
+		return 0, true
+	}
+	return math.MaxUint64, true
+}
+
+func sysGetrlimit(p *Process, a *args) uint64 { return p.prlimit(a[0], 0, a[1]) }
+func sysSetrlimit(p *Process, a *args) uint64 { return p.prlimit(a[0], a[1], 0) }
+func sysPrlimit64(p *Process, a *args) uint64 {
+	if pid := int32(a[0]); pid != 0 && pid != processID {
+		return fail(syscall.ESRCH)
+	}
+	return p.prlimit(a[1], a[2], a[3])
+}
+
+// prlimit tells the limits, which are fixed from outside: setting one is
+// refused.
+func (p *Process) prlimit(which, set, get uint64) uint64 {
+	v, ok := p.rlimit(which)
+	if !ok {
+		return fail(syscall.EINVAL)
+	}
+	if get != 0 {
+		b := binary.LittleEndian.AppendUint64(nil, v)
+		if !p.cpu.CopyOut(get, binary.LittleEndian.AppendUint64(b, v)) {
+			return fail(syscall.EFAULT)
+		}
+	}
+	if set != 0 {
+		return fail(syscall.EPERM)
+	}
+	return 0
+}
+
+// sysGetrusage tells CPU time only.
+func sysGetrusage(p *Process, a *args) uint64 {
+	ns, _ := p.readClock(clockProcessCPU)
+	b := make([]byte, 144)
+	binary.LittleEndian.PutUint64(b, ns/1e9)
+	binary.LittleEndian.PutUint64(b[8:], ns%1e9/1e3)
+	return p.putBytes(a[1], b)
+}
+
+func sysTimes(p *Process, a *args) uint64 {
+	const tick = 1e9 / 100
+	ns, _ := p.readClock(clockProcessCPU)
+	mono, _ := p.cpu.Clock()
+	b := make([]byte, 32)
+	binary.LittleEndian.PutUint64(b, ns/tick)
+	if a[0] != 0 && !p.cpu.CopyOut(a[0], b) {
+		return fail(syscall.EFAULT)
+	}
+	return mono / tick
+}
+
+// sysGetresuid answers getresuid and getresgid.
+func sysGetresuid(p *Process, a *args) uint64 {
+	for _, addr := range a[:3] {
+		if !p.cpu.CopyOut(addr, binary.LittleEndian.AppendUint32(nil, userID)) {
+			return fail(syscall.EFAULT)
+		}
+	}
+	return 0
+}
+
+// Futex operations (include/uapi/linux/futex.h).
+const (
+	futexWait       = 0
+	futexWake       = 1
+	futexWaitBitset = 9
+	futexWakeBitset = 10
+	futexCmdMask    = 0x7f
+	futexRealtime   = 256
+)
+
+// sysFutex answers for a process with one thread: nobody else can wake a
+// waiter, so a wait ends by its time limit or by a signal.
+func sysFutex(p *Process, a *args) uint64 {
+	op := a[1] & futexCmdMask
+	switch op {
+	case futexWake, futexWakeBitset:
+		return 0
+	case futexWait, futexWaitBitset:
+	default:
+		return fail(syscall.ENOSYS)
+	}
+	var b [4]byte
+	if a[0]%4 != 0 {
+		return fail(syscall.EINVAL)
+	}
+	if !p.cpu.CopyIn(b[:], a[0]) {
+		return fail(syscall.EFAULT)
+	}
+	if binary.LittleEndian.Uint32(b[:]) != uint32(a[2]) {
+		return fail(syscall.EAGAIN)
+	}
+	wait := uint64(maxSleep)
+	if a[3] != 0 {
+		ns, e := p.duration(a[3])
+		if e != 0 {
+			return fail(e)
+		}
+		wait = ns
+		if op == futexWaitBitset { // an absolute time
+			clock := uint64(clockMonotonic)
+			if a[1]&futexRealtime != 0 {
+				clock = clockRealtime
+			}
+			now, _ := p.readClock(clock)
+			wait = ns - min(ns, now)
+		}
+	}
+	if p.pause(wait) != 0 {
+		return fail(syscall.EINTR)
+	}
+	return fail(syscall.ETIMEDOUT)
+}
+
+// u64 copies one word.
+func (p *Process) u64(addr uint64) (uint64, bool) {
+	var b [8]byte
+	ok := p.cpu.CopyIn(b[:], addr)
+	return binary.LittleEndian.Uint64(b[:]), ok
+}
+
+func (p *Process) putU64(addr, v uint64) bool {
+	return p.cpu.CopyOut(addr, binary.LittleEndian.AppendUint64(nil, v))
+}

@@ -1,0 +1,370 @@
+//go:build linux && amd64
+
+package kvmvm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/vdso"
+)
+
+// mode says where the processor stands between two runs.
+type mode uint8
+
+const (
+	// inUser: the registers are the guest's own.
+	inUser mode = iota
+	// inStub: hardware KVM stopped in ring 0 behind a system call's OUT; the
+	// way back is the stub's SYSRET.
+	inStub
+)
+
+// Machine is one virtual machine. It implements platform.Machine.
+type Machine struct {
+	p      *Platform
+	vm     *kvm.VM
+	vcpu   *kvm.VCPU
+	mem    []byte
+	rights rights
+	// backing is what Revert returns to; nil for a machine that boots.
+	backing *platform.Backing
+
+	regs platform.Regs
+	mode mode
+
+	clock     vdso.Clock
+	tscOffset uint64
+
+	// found is the buffer of Revert's scan.
+	found regions
+
+	thread atomic.Int32
+
+	mu     sync.Mutex // guards closed against Interrupt
+	closed bool
+}
+
+// newMachine makes a virtual machine over guest memory, which it owns from
+// then on.
+func (p *Platform) newMachine(mem []byte, spans []platform.Span) (*Machine, error) {
+	m := &Machine{p: p, mem: mem, rights: rights{spans}}
+	err := m.create()
+	if err != nil {
+		_ = m.Close()
+		return nil, fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	return m, nil
+}
+
+func (m *Machine) create() error {
+	var err error
+	if m.vm, err = m.p.sys.CreateVM(); err != nil {
+		return err
+	}
+	if err = m.vm.SetMemory(m.mem); err != nil {
+		return err
+	}
+	if m.vcpu, err = m.vm.CreateVCPU(); err != nil {
+		return err
+	}
+	// CPUID first: newer kernels validate the rest against it.
+	if err = m.vcpu.SetCPUID(m.p.cpuid); err != nil {
+		return err
+	}
+	if err = m.vcpu.SetXCR0(m.p.xcr0); err != nil {
+		return err
+	}
+	if err = m.vcpu.SetMSRs(
+		kvm.MSREntry{Index: msrSTAR, Data: starValue},
+		kvm.MSREntry{Index: msrLSTAR, Data: stubAddr},
+		kvm.MSREntry{Index: msrSFMASK, Data: sfmaskValue}); err != nil {
+		return err
+	}
+	if m.p.tick != 0 {
+		tsc, err := m.vcpu.GetMSR(msrTSC)
+		if err != nil {
+			return err
+		}
+		m.tscOffset = tsc - rdtsc()
+	}
+	return m.setUser(0, 0)
+}
+
+// setUser puts the processor into ring 3 with the given segment bases.
+func (m *Machine) setUser(fs, gs uint64) error {
+	// APICBase has to stay what KVM made it.
+	s := kvm.Sregs{APICBase: m.p.apicBase}
+	userSregs(&s, fs, gs)
+	m.mode = inUser
+	return m.vcpu.SetSregs(&s)
+}
+
+// Regs implements platform.Machine.
+func (m *Machine) Regs() *platform.Regs { return &m.regs }
+
+// SetFSBase implements platform.Machine.
+func (m *Machine) SetFSBase(addr uint64) bool {
+	if !userCanonical(addr) {
+		return false
+	}
+	return m.vcpu.SetMSRs(kvm.MSREntry{Index: msrFSBase, Data: addr}) == nil
+}
+
+// Save implements platform.Machine.
+func (m *Machine) Save(c *platform.Context) error {
+	var s kvm.Sregs
+	if err := m.vcpu.GetSregs(&s); err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	if len(c.XSave) != kvm.XSaveSize {
+		c.XSave = make([]byte, kvm.XSaveSize)
+	}
+	if err := m.vcpu.GetXSave(c.XSave); err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	c.Regs, c.FSBase, c.GSBase = m.regs, s.FS.Base, s.GS.Base
+	return nil
+}
+
+// Restore implements platform.Machine.
+func (m *Machine) Restore(c *platform.Context) error {
+	if len(c.XSave) != kvm.XSaveSize || !userCanonical(c.FSBase) || !userCanonical(c.GSBase) {
+		return fmt.Errorf("%w: context of another kind", platform.ErrMachine)
+	}
+	err := m.setUser(c.FSBase, c.GSBase)
+	if err == nil {
+		err = m.vcpu.SetXSave(c.XSave)
+	}
+	if err == nil {
+		err = m.vcpu.SetEvents(&kvm.VCPUEvents{})
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	m.regs = c.Regs
+	return nil
+}
+
+// Run implements platform.Machine.
+func (m *Machine) Run() (platform.Exit, error) {
+	m.thread.Store(int32(unix.Gettid()))
+	if !userCanonical(m.regs.RIP) {
+		// SYSRET to such an address would fault in ring 0.
+		return platform.Exit{Kind: platform.Fault, Vector: 13}, nil
+	}
+	m.enter()
+	for {
+		reason, err := m.vcpu.Run()
+		if errors.Is(err, kvm.ErrInterrupted) {
+			// Clear the request first and let the caller look at its flags
+			// afterwards, so that none is lost. Go's own pre-emption signal
+			// ends up here too.
+			m.vcpu.SetImmediateExit(false)
+			done, err := m.leaveStubs()
+			if err != nil {
+				return platform.Exit{}, err
+			}
+			if done {
+				return platform.Exit{Kind: platform.Interrupted}, nil
+			}
+			continue
+		}
+		if err != nil {
+			return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
+		}
+		return m.exit(reason)
+	}
+}
+
+// enter hands the registers to KVM.
+func (m *Machine) enter() {
+	r := kvm.Regs(m.regs)
+	r.RFLAGS = cleanFlags(r.RFLAGS)
+	if m.mode == inStub {
+		r.RCX, r.R11 = r.RIP, r.RFLAGS
+		r.RIP, r.RFLAGS = sysretAddr, 1<<1
+		m.mode = inUser
+	}
+	*m.vcpu.Regs() = r
+	m.vcpu.MarkRegs()
+}
+
+// leaveStubs makes an interrupted processor stand between two instructions of
+// the guest. It reports false when it must run on to get there.
+func (m *Machine) leaveStubs() (bool, error) {
+	r := *m.vcpu.Regs()
+	if !inStubs(r.RIP) {
+		m.regs = platform.Regs(r)
+		return true, nil
+	}
+	if r.RIP != sysretAddr {
+		return false, nil // in front of an OUT, which will exit
+	}
+	// Do what the SYSRET would.
+	var s kvm.Sregs
+	err := m.vcpu.GetSregs(&s)
+	if err == nil {
+		err = m.setUser(s.FS.Base, s.GS.Base)
+	}
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	r.RIP, r.RFLAGS = r.RCX, cleanFlags(r.R11)
+	m.regs = platform.Regs(r)
+	return true, nil
+}
+
+// exit turns a VM exit into the seam's words.
+func (m *Machine) exit(reason uint32) (platform.Exit, error) {
+	m.regs = platform.Regs(*m.vcpu.Regs())
+	switch reason {
+	case kvm.ExitIO:
+		port, out := m.vcpu.IO()
+		if port == portSyscall && out && inStubs(m.regs.RIP) {
+			return m.syscallExit()
+		}
+		if port == portFault && out && inStubs(m.regs.RIP) {
+			return m.faultExit()
+		}
+		// The guest wrote to a port by itself.
+		return platform.Exit{Kind: platform.Fault, Vector: 13}, nil
+	case kvm.ExitMMIO:
+		return platform.Exit{Kind: platform.Shutdown, Vector: 14, Addr: m.vcpu.MMIOAddr()}, nil
+	case kvm.ExitHLT, kvm.ExitShutdown, kvm.ExitInternalError, kvm.ExitException:
+		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
+	}
+	return platform.Exit{}, fmt.Errorf("%w: KVM exit %d", platform.ErrMachine, reason)
+}
+
+func (m *Machine) syscallExit() (platform.Exit, error) {
+	ring0, err := m.p.syscallInRing0(m.vcpu)
+	if err != nil {
+		return platform.Exit{}, err
+	}
+	if ring0 {
+		m.mode = inStub
+	}
+	m.regs.RIP, m.regs.RFLAGS = m.regs.RCX, cleanFlags(m.regs.R11)
+	return platform.Exit{Kind: platform.Syscall}, nil
+}
+
+// hasErrorCode are the exceptions that push one (SDM vol. 3, table 6-1).
+const hasErrorCode = 1<<8 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<17 | 1<<21 | 1<<29 | 1<<30
+
+// faultExit reads the frame that the processor pushed and puts the guest back
+// to the instruction that faulted.
+func (m *Machine) faultExit() (platform.Exit, error) {
+	e := platform.Exit{Kind: platform.Fault, Vector: uint8((m.regs.RIP - faultBase) / faultStep)}
+	var s kvm.Sregs
+	if err := m.vcpu.GetSregs(&s); err != nil {
+		return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	sp := m.regs.RSP
+	if m.regs.RIP < faultBase || e.Vector >= vectors || sp < stackLow || sp > stackTop-40 {
+		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
+	}
+	frame := m.mem[sp:stackTop]
+	le := binary.LittleEndian
+	if hasErrorCode&(1<<e.Vector) != 0 {
+		e.Code, frame = le.Uint64(frame), frame[8:]
+	}
+	if len(frame) < 40 {
+		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
+	}
+	if e.Vector == 14 {
+		e.Addr = s.CR2
+	}
+	m.regs.RIP, m.regs.RFLAGS, m.regs.RSP = le.Uint64(frame), cleanFlags(le.Uint64(frame[16:])), le.Uint64(frame[24:])
+	if le.Uint64(frame[8:])&3 != 3 {
+		// The stub itself faulted, in ring 0: nothing to go back to.
+		e.Kind = platform.Shutdown
+	}
+	if err := m.setUser(s.FS.Base, s.GS.Base); err != nil {
+		return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	return e, nil
+}
+
+// Interrupt implements platform.Machine.
+func (m *Machine) Interrupt() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return
+	}
+	m.vcpu.SetImmediateExit(true)
+	if t := m.thread.Load(); t != 0 {
+		// SIGURG is the runtime's own pre-emption signal: it needs no handler
+		// of ours and a stray one does no harm.
+		_ = unix.Tgkill(unix.Getpid(), int(t), syscall.SIGURG)
+	}
+}
+
+// Close implements platform.Machine.
+func (m *Machine) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.closed {
+		return nil
+	}
+	m.closed = true
+	var errs []error
+	if m.vcpu != nil {
+		errs = append(errs, m.vcpu.Close())
+	}
+	if m.vm != nil {
+		errs = append(errs, m.vm.Close())
+	}
+	errs = append(errs, unmapGuest(m.mem))
+	m.mem = nil
+	return errors.Join(errs...)
+}
+
+// StartClock implements platform.Machine.
+func (m *Machine) StartClock(monotonic uint64) {
+	m.setClock(monotonic, uint64(time.Now().UnixNano()))
+}
+
+// SyncClock implements platform.Machine.
+func (m *Machine) SyncClock() {
+	mono, _ := m.Clock()
+	m.setClock(mono, uint64(time.Now().UnixNano()))
+}
+
+func (m *Machine) setClock(mono, real uint64) {
+	m.clock = vdso.Clock{TSC0: m.tsc(), Mult: m.p.tick, Mono0: mono, Real0: real}
+	b := m.clock.Bytes()
+	copy(m.mem[platform.ClockPage:], b[:])
+}
+
+// Clock implements platform.Machine.
+func (m *Machine) Clock() (monotonic, realtime uint64) {
+	if m.p.tick == 0 {
+		// Without a usable counter the guest asks for every reading.
+		elapsed := m.tsc() - m.clock.TSC0
+		return m.clock.Mono0 + elapsed, m.clock.Real0 + elapsed
+	}
+	return m.clock.At(m.tsc())
+}
+
+// epoch is what a host without a usable time stamp counter counts from.
+var epoch = time.Now()
+
+// tsc is the guest's time stamp counter now, or nanoseconds where there is no
+// usable one.
+func (m *Machine) tsc() uint64 {
+	if m.p.tick == 0 {
+		return uint64(time.Since(epoch))
+	}
+	return rdtsc() + m.tscOffset
+}

@@ -1,0 +1,126 @@
+//go:build linux && amd64
+
+package kvmvm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+)
+
+// giveBackPages is how many changed pages are worth copying back: measured,
+// copying 16 MiB costs about what dropping and touching them again does, and
+// dropping gives the memory back to the host.
+const giveBackPages = 16 << 20 / platform.PageSize
+
+// scanRegions is how many runs of pages one scan reports.
+const scanRegions = 512
+
+// Page categories, bits of an entry of /proc/self/pagemap
+// (Documentation/admin-guide/mm/pagemap.rst).
+const (
+	pagemapPresent = 1 << 63
+	pagemapSwapped = 1 << 62
+	pagemapFile    = 1 << 61
+)
+
+// Revert implements platform.Machine. The changed pages are those of the
+// private mapping that are no longer the template's: anonymous ones.
+func (m *Machine) Revert(c *platform.Context) (int, error) {
+	if m.backing == nil {
+		return 0, fmt.Errorf("%w: a booted machine has nothing to return to", platform.ErrMachine)
+	}
+	pages, err := m.scan()
+	if errors.Is(err, errTooMany) || errors.Is(err, errNoScan) {
+		err = m.drop()
+	}
+	if err == nil {
+		err = m.Restore(c)
+	}
+	return pages, err
+}
+
+var (
+	errTooMany = errors.New("too many changed pages")
+	errNoScan  = errors.New("no way to find changed pages")
+)
+
+// drop forgets every private page at once.
+func (m *Machine) drop() error {
+	if err := unix.Madvise(m.mem, unix.MADV_DONTNEED); err != nil {
+		return fmt.Errorf("%w: give memory back: %w", platform.ErrMachine, err)
+	}
+	return nil
+}
+
+// scan finds the changed pages and copies the template's bytes back.
+func (m *Machine) scan() (int, error) {
+	if !m.p.pagemapScan {
+		return m.scanEntries()
+	}
+	base := address(m.mem)
+	pages := 0
+	for at, end := base, base+uint64(len(m.mem)); at < end; {
+		n, next, err := m.p.pagemap.scan(at, end, &m.found)
+		if err != nil {
+			return pages, fmt.Errorf("%w: %w", errNoScan, err)
+		}
+		for _, r := range m.found[:n] {
+			pages += int((r.End - r.Start) / platform.PageSize)
+		}
+		if pages > giveBackPages {
+			return pages, errTooMany
+		}
+		for _, r := range m.found[:n] {
+			m.copyBack(r.Start-base, r.End-base)
+		}
+		at = next
+	}
+	return pages, nil
+}
+
+// scanEntries reads one pagemap entry a page, for kernels before 6.7.
+func (m *Machine) scanEntries() (int, error) {
+	base := address(m.mem)
+	buf := make([]byte, 64<<10)
+	pages := 0
+	for off := uint64(0); off < uint64(len(m.mem)); {
+		want := min(uint64(len(buf)), (uint64(len(m.mem))-off)/platform.PageSize*8)
+		n, err := unix.Pread(m.p.pagemap.fd, buf[:want], int64((base+off)/platform.PageSize*8))
+		if err != nil || n == 0 || n%8 != 0 {
+			return pages, fmt.Errorf("%w: %w", errNoScan, err)
+		}
+		for i := 0; i < n; i += 8 {
+			e := binary.LittleEndian.Uint64(buf[i:])
+			if e&(pagemapPresent|pagemapSwapped) != 0 && e&pagemapFile == 0 {
+				if pages++; pages > giveBackPages {
+					return pages, errTooMany
+				}
+				m.copyBack(off, off+platform.PageSize)
+			}
+			off += platform.PageSize
+		}
+	}
+	return pages, nil
+}
+
+// copyBack makes [lo,hi) what the template has.
+func (m *Machine) copyBack(lo, hi uint64) {
+	for lo < hi {
+		end, data := m.backing.Split(lo, hi)
+		if data != nil {
+			copy(m.mem[lo:end], data)
+		} else {
+			clear(m.mem[lo:end])
+		}
+		lo = end
+	}
+}
+
+// regions is the buffer for one scan.
+type regions [scanRegions]kvm.PageRegion

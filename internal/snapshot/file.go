@@ -1,0 +1,272 @@
+//go:build linux
+
+package snapshot
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/private"
+)
+
+const (
+	// formatVersion changes with the meaning of the files.
+	formatVersion = 1
+	memorySuffix  = ".mem"
+	recordSuffix  = ".json"
+	// maxRecord bounds the record file; a template of 4,096 objects needs
+	// less than 4 MiB.
+	maxRecord = 16 << 20
+	// maxMemory bounds the memory file's length (mostly holes).
+	maxMemory = 64 << 30
+	// extentSize is the most that one checksum covers.
+	extentSize = 1 << 20
+	// kept is how many templates a folder holds; older ones are removed. Every
+	// build of the program and every image has its own.
+	kept = 8
+)
+
+// castagnoli has hardware support on x86-64. It detects damage; that nobody
+// else wrote the file is what the folder's and the file's mode are for.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// extent is a piece of the memory file that is not zero.
+type extent struct {
+	Off, Len uint64
+	CRC      uint32
+}
+
+// record is the file beside the memory file.
+type record struct {
+	Format  int
+	Key     string
+	Layout  *linux.Layout
+	State   *linux.State
+	Context platform.Context
+	Ranges  []platform.Range
+	Extents []extent
+}
+
+// Write keeps the template in a folder under a key, which is used as a file
+// name. Whoever finds the folder's older templates unused removes them.
+func (t *Template) Write(dir, key string) error {
+	if err := private.Folder(dir); err != nil {
+		return err
+	}
+	f, err := private.Create(dir)
+	if err != nil {
+		return err
+	}
+	r := record{Format: formatVersion, Key: key, Layout: t.Layout, State: t.State, Context: t.Context, Ranges: t.Backing.Ranges}
+	if r.Extents, err = t.copyTo(f); err != nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	// Two writers at once may leave one's memory beside the other's record:
+	// the checksums tell, and the template is made again.
+	if err := private.Publish(f, filepath.Join(dir, key+memorySuffix)); err != nil {
+		return err
+	}
+	b, err := json.Marshal(&r)
+	if err != nil {
+		return err
+	}
+	if f, err = private.Create(dir); err != nil {
+		return err
+	}
+	if _, err = f.Write(b); err != nil {
+		return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	}
+	if err := private.Publish(f, filepath.Join(dir, key+recordSuffix)); err != nil {
+		return err
+	}
+	prune(dir, key)
+	return nil
+}
+
+// copyTo writes the backing's non-zero pages at their offsets.
+func (t *Template) copyTo(f *os.File) ([]extent, error) {
+	end := t.Backing.Ranges[len(t.Backing.Ranges)-1].Hi
+	if err := f.Truncate(int64(end)); err != nil {
+		return nil, err
+	}
+	var out []extent
+	for _, r := range t.Backing.Ranges {
+		for at := r.Lo; at < r.Hi; {
+			lo, hi, err := dataAt(t.Backing.FD, at, r.Hi)
+			if err != nil {
+				return nil, err
+			}
+			for at = lo; at < hi; {
+				n := min(hi-at, extentSize)
+				_, b := t.Backing.Split(at, at+n)
+				if b = trim(b); len(b) > 0 {
+					if _, err := f.WriteAt(b, int64(at)); err != nil {
+						return nil, err
+					}
+					out = append(out, extent{at, uint64(len(b)), crc32.Checksum(b, castagnoli)})
+				}
+				at += n
+			}
+			if lo == hi {
+				break
+			}
+		}
+	}
+	return out, nil
+}
+
+// trim cuts zero pages off the end.
+func trim(b []byte) []byte {
+	for n := len(b); n > 0; n-- {
+		if b[n-1] != 0 {
+			return b[:min((n+platform.PageSize-1)&^(platform.PageSize-1), len(b))]
+		}
+	}
+	return nil
+}
+
+// dataAt finds the next stretch of data in [at,end); lo == hi means none.
+func dataAt(fd int, at, end uint64) (lo, hi uint64, err error) {
+	l, err := unix.Seek(fd, int64(at), unix.SEEK_DATA)
+	if errors.Is(err, unix.ENXIO) || err == nil && uint64(l) >= end {
+		return end, end, nil
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("find data: %w", err)
+	}
+	h, err := unix.Seek(fd, l, unix.SEEK_HOLE)
+	if err != nil {
+		return 0, 0, fmt.Errorf("find holes: %w", err)
+	}
+	return uint64(l), min(uint64(h), end), nil
+}
+
+// Read opens a template that was kept under a key. It returns ErrAbsent when
+// there is none and ErrDamaged when it cannot be used.
+func Read(dir, key string) (*Template, error) {
+	if err := private.Folder(dir); err != nil {
+		return nil, err
+	}
+	f, err := private.Open(filepath.Join(dir, key+recordSuffix))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrAbsent
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	b, err := io.ReadAll(io.LimitReader(f, maxRecord+1))
+	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	r, err := decode(b)
+	if err != nil {
+		return nil, err
+	}
+	if r.Key != key {
+		return nil, fmt.Errorf("%w: it is the template of another image or machine", ErrDamaged)
+	}
+	return r.open(filepath.Join(dir, key+memorySuffix))
+}
+
+// decode validates a record.
+func decode(b []byte) (*record, error) {
+	bad := func(what string) error { return fmt.Errorf("%w: %s", ErrDamaged, what) }
+	if len(b) > maxRecord {
+		return nil, bad("record too long")
+	}
+	r := new(record)
+	if err := json.Unmarshal(b, r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if r.Format != formatVersion || r.Layout == nil || r.State == nil || len(r.Ranges) == 0 {
+		return nil, bad("record of another format")
+	}
+	if err := r.Layout.Check(); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if err := r.State.Check(r.Layout); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	end := uint64(0)
+	for _, x := range r.Ranges {
+		if x.Lo < end || x.Hi <= x.Lo || x.Hi > maxMemory {
+			return nil, bad("ranges")
+		}
+		end = x.Hi
+	}
+	at := uint64(0)
+	for _, e := range r.Extents {
+		if e.Off < at || e.Len == 0 || e.Len > extentSize || e.Off > end-e.Len {
+			return nil, bad("extents")
+		}
+		at = e.Off + e.Len
+	}
+	return r, nil
+}
+
+// open maps the memory file and verifies it.
+func (r *record) open(name string) (*Template, error) {
+	f, err := private.Open(name)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	fd, err := unix.FcntlInt(f.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	b, err := platform.NewBacking(fd, r.Ranges)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	for _, e := range r.Extents {
+		end, data := b.Split(e.Off, e.Off+e.Len)
+		if end != e.Off+e.Len || crc32.Checksum(data, castagnoli) != e.CRC {
+			_ = b.Close()
+			return nil, fmt.Errorf("%w: memory at %#x", ErrDamaged, e.Off)
+		}
+	}
+	return &Template{Layout: r.Layout, State: r.State, Context: r.Context, Backing: b, Spans: r.Layout.Spans()}, nil
+}
+
+// prune removes the oldest templates of a folder beyond those kept. A process
+// that uses one has it mapped and is not disturbed.
+func prune(dir, keep string) {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return
+	}
+	type old struct {
+		key string
+		at  int64
+	}
+	var found []old
+	for _, e := range entries {
+		key, ok := strings.CutSuffix(e.Name(), recordSuffix)
+		info, err := e.Info()
+		if !ok || err != nil || key == keep {
+			continue
+		}
+		found = append(found, old{key, info.ModTime().UnixNano()})
+	}
+	sort.Slice(found, func(i, j int) bool { return found[i].at > found[j].at })
+	for i, o := range found {
+		if i >= kept-1 {
+			_ = os.Remove(filepath.Join(dir, o.key+recordSuffix))
+			_ = os.Remove(filepath.Join(dir, o.key+memorySuffix))
+		}
+	}
+}
