@@ -329,7 +329,8 @@ def make_driver():
 
 def main():
     sys.argv = [""]
-    sys.path[0:] = [p for p in sys.path if not p.startswith("/usr/lib/maf-sandbox")]
+    site = os.environ.pop("MAF_SITE", "")
+    sys.path += [p for p in site.split(":") if p] + ["/work"]
     import builtins
 
     builtins.exit = Quitter("exit")
@@ -337,11 +338,12 @@ def main():
     builtins.help = Helper()
     # The C library has read it; a program has no use for it.
     os.environ.pop("LD_LIBRARY_PATH", None)
-    os.environ.pop("MAF_SITE", None)
     for name in PRELOAD:
         __import__(name)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import refusals
 
+    del sys.path[0]
     refusals.install()
     for name in ("refusals", "faulthandler"):
         sys.modules.pop(name, None)
@@ -354,9 +356,4 @@ def main():
 
 
 if __name__ == "__main__":
-    site = os.environ.get("MAF_SITE", "")
-    here = sys.path[0] if sys.path and sys.path[0] else None
-    sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-    sys.path += [p for p in site.split(":") if p]
-    sys.path.append("/work")
     main()

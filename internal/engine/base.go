@@ -5,6 +5,7 @@ package engine
 import (
 	"fmt"
 	"path"
+	"slices"
 
 	"github.com/maf-sandbox/maf-sandbox-go/guest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
@@ -65,7 +66,12 @@ func (b *base) Lookup(p string) (vfs.Info, bool) {
 // a program has no use for it.
 func (b *base) ReadDir(p string) []string {
 	if p == guest.Dir {
-		return nil
+		names := make([]string, 0, len(b.own))
+		for name := range b.own {
+			names = append(names, path.Base(name))
+		}
+		slices.Sort(names)
+		return names
 	}
 	return b.image.ReadDir(p)
 }

@@ -55,7 +55,7 @@ func (p *Process) duration(addr uint64) (uint64, syscall.Errno) {
 	if sec < 0 || nsec < 0 || nsec >= 1e9 {
 		return 0, syscall.EINVAL
 	}
-	if sec > maxSleep/1e9-1 {
+	if sec > maxSleep/1_000_000_000-1 {
 		return maxSleep, 0
 	}
 	return uint64(sec)*1e9 + uint64(nsec), 0
@@ -235,7 +235,7 @@ func sysSelect(p *Process, a *args) uint64 {
 			return fail(syscall.EFAULT)
 		}
 		sec, usec := binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])
-		if sec > maxSleep/1e9-2 || usec >= 1e6 {
+		if sec > maxSleep/1_000_000_000-2 || usec >= 1e6 {
 			return fail(syscall.EINVAL)
 		}
 		wait = sec*1e9 + usec*1e3

@@ -129,6 +129,11 @@ func (h Host) cache() []Check {
 		return []Check{{"cache", Fail, err.Error(), fmt.Sprintf("export %s=$HOME/.cache/%s", cli.CacheEnv, cli.Program)}}
 	}
 	c := folder(dir)
+	for _, sub := range []string{"images", "templates"} {
+		if c.Status == OK {
+			c = inner(filepath.Join(dir, sub), c)
+		}
+	}
 	if c.Status != OK {
 		return []Check{c}
 	}
@@ -150,8 +155,8 @@ func count(id string, n int) Check {
 	return Check{id, OK, fmt.Sprintf("%d in the cache", n), ""}
 }
 
-// folder says whether the cache folder can be used: it is private, or does not
-// exist and can be made.
+// folder says whether the cache folder can be used: nobody else can write to
+// it, or it does not exist and can be made.
 func folder(dir string) Check {
 	quoted := shellQuote(dir)
 	info, err := os.Lstat(dir)
@@ -167,12 +172,25 @@ func folder(dir string) Check {
 		return Check{"cache", Fail, dir + " is not a folder", fmt.Sprintf("mv %s %s.old", quoted, quoted)}
 	case !owned(info):
 		return Check{"cache", Fail, dir + " belongs to another user", "sudo chown -R \"$(id -u)\" " + quoted}
-	case info.Mode().Perm()&0o077 != 0:
-		return Check{"cache", Fail, fmt.Sprintf("%s is open to others (mode %o)", dir, info.Mode().Perm()), "chmod 700 " + quoted}
-	case info.Mode().Perm()&0o700 != 0o700:
+	case info.Mode().Perm()&0o022 != 0, info.Mode().Perm()&0o700 != 0o700:
 		return Check{"cache", Fail, fmt.Sprintf("%s has mode %o", dir, info.Mode().Perm()), "chmod 700 " + quoted}
 	}
-	return Check{"cache", OK, dir + " is private", ""}
+	return Check{"cache", OK, dir, ""}
+}
+
+// inner gives good unless the folder dir of the cache is not private. What
+// others may have put there is not to be trusted: it is removed, not closed.
+func inner(dir string, good Check) Check {
+	info, err := os.Lstat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return good
+	case err != nil:
+		return Check{"cache", Fail, err.Error(), ""}
+	case !info.IsDir(), !owned(info), info.Mode().Perm()&0o077 != 0:
+		return Check{"cache", Fail, fmt.Sprintf("%s is not private (%v)", dir, info.Mode()), "rm -r " + shellQuote(dir)}
+	}
+	return good
 }
 
 // creatable says whether a folder can be made at dir: the nearest parent that

@@ -63,7 +63,9 @@ func TestEachTroubleIsNamedWithItsRemedy(t *testing.T) {
 		{"a device that fails", func(h *Host) { h.KVM = step(KVMPresent, errors.New("odd")) }, "kvm-access", Fail, "odd", ""},
 		{"an odd version", func(h *Host) { h.KVM = step(KVMOpen, errors.New("version 13")) }, "kvm-api", Fail, "13", ""},
 		{"no machine", func(h *Host) { h.KVM = step(KVMVersion, errors.New("device busy")) }, "kvm-vm", Fail, "busy", ""},
-		{"no Python", func(h *Host) { h.Python = func(context.Context) (string, error) { return "", errors.New("no python3 found") } }, "python", Fail, "no python3", "sudo apt-get install -y python3"},
+		{"no Python", func(h *Host) {
+			h.Python = func(context.Context) (string, error) { return "", errors.New("no python3 found") }
+		}, "python", Fail, "no python3", "sudo apt-get install -y python3"},
 		{"no home", func(h *Host) { h.Cache = func() (string, error) { return "", errors.New("no cache folder") } }, "cache", Fail, "no cache", "export MAF_SANDBOX_CACHE=$HOME/.cache/maf-sandbox"},
 		{"an unreadable cache", func(h *Host) { h.Images = func(string) (int, error) { return 0, errors.New("bad") } }, "image", Warn, "bad", ""},
 	} {
@@ -111,15 +113,24 @@ func TestTheCacheFolderIsLookedAt(t *testing.T) {
 	if err := os.Symlink(dir, link); err != nil {
 		t.Fatal(err)
 	}
-	open := mode("open", 0o755)
+	open := mode("open", 0o775)
+	shared := filepath.Join(mode("cache", 0o755), "images")
+	if err := os.Mkdir(shared, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	h := healthy(filepath.Dir(shared))
+	if c := find(h.Checks(t.Context()), "cache"); c.Status != Fail || c.Fix != "rm -r '"+shared+"'" {
+		t.Errorf("images open to others: got %+v", c)
+	}
 	for _, r := range []struct {
 		name, dir string
 		status    Status
 		fix       string
 	}{
+		{"readable", mode("readable", 0o755), OK, ""},
 		{"private", mode("private", 0o700), OK, ""},
 		{"not there yet", filepath.Join(dir, "a", "b"), OK, ""},
-		{"open to others", open, Fail, "chmod 700 '" + open + "'"},
+		{"writable by others", open, Fail, "chmod 700 '" + open + "'"},
 		{"a file", file, Fail, `mv '` + dir + `/it'\''s a file' '` + dir + `/it'\''s a file'.old`},
 		{"a link", link, Fail, "mv '" + link + "' '" + link + "'.old"},
 		{"below a file", filepath.Join(file, "x"), Fail, `mkdir -p -m 700 '` + dir + `/it'\''s a file/x'`},

@@ -162,20 +162,12 @@ func (c *common) remove(names []string, asJSON bool) error {
 	if asJSON {
 		errs = append(errs, cli.WriteJSON(c.factory.Streams, removed))
 	} else if len(removed.Removed) > 0 {
-		errs = append(errs, c.print("removed "+strings.Join(removed.Removed, ", ")+"\n"))
+		errs = append(errs, c.print("removed "+streams.OneLine(strings.Join(removed.Removed, ", "))+"\n"))
 	}
 	return errors.Join(errs...)
 }
 
-// print writes lines that may hold names from image files.
-func (c *common) print(text string) error {
-	for line := range strings.Lines(text) {
-		if err := c.factory.Streams.WriteOut([]byte(streams.Visible(line))); err != nil {
-			return err
-		}
-	}
-	return nil
-}
+func (c *common) print(text string) error { return c.factory.Streams.WriteOut([]byte(text)) }
 
 func table(list []image.Info) string {
 	var b strings.Builder
@@ -184,7 +176,7 @@ func table(list []image.Info) string {
 	for _, e := range list {
 		python, packages := "damaged", "-"
 		if m := e.Manifest; m != nil {
-			python, packages = m.Python, fmt.Sprint(len(m.Packages))
+			python, packages = streams.OneLine(m.Python), fmt.Sprint(len(m.Packages))
 		}
 		_, _ = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%.12s\n", names(e), python, packages, mib(e.Size), e.Created.UTC().Format("2006-01-02 15:04"), e.ID)
 	}
@@ -223,7 +215,7 @@ func names(e image.Info) string {
 	if len(e.Names) == 0 {
 		return "-"
 	}
-	return strings.Join(e.Names, ", ")
+	return streams.Visible(strings.Join(e.Names, ", "))
 }
 
 func mib(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

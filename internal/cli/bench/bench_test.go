@@ -1,0 +1,77 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/bench"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/clitest"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+)
+
+func suite(stopped *bool) func(context.Context, string, func(string)) ([]bench.Benchmark, bench.Machine, func() error, error) {
+	one := func(_ context.Context, n int) (bench.Samples, error) {
+		return bench.Samples{Values: make([]float64, n)}, nil
+	}
+	all := []bench.Benchmark{
+		{ID: "N1", Name: "warm", Unit: bench.Milliseconds, N: 10, Quick: 2, Run: one},
+		{ID: "N2", Name: "broken", N: 1, Quick: 1, Run: func(context.Context, int) (bench.Samples, error) { return bench.Samples{}, errors.New("boom") }},
+		{ID: "N3", Name: "waits", N: 1, Run: func(ctx context.Context, _ int) (bench.Samples, error) {
+			<-ctx.Done()
+			return bench.Samples{}, ctx.Err()
+		}},
+	}
+	return func(context.Context, string, func(string)) ([]bench.Benchmark, bench.Machine, func() error, error) {
+		return all, bench.Machine{Note: "a note"}, func() error { *stopped = true; return nil }, nil
+	}
+}
+
+func measureWith(t *testing.T, o Options, sig os.Signal) (status int, stdout string) {
+	t.Helper()
+	s, out, _ := streams.Test("")
+	f, signals := (&clitest.Engine{}).Factory(s, t.TempDir())
+	stopped := false
+	o.Factory, o.Suite = f, suite(&stopped)
+	if sig != nil {
+		signals <- sig
+	}
+	err := run(context.Background(), &o)
+	if !stopped {
+		t.Error("the suite was not stopped")
+	}
+	return cli.ExitStatus(err), out.String()
+}
+
+func TestBenchPrintsATableOrJSON(t *testing.T) {
+	if status, out := measureWith(t, Options{Only: "N1", Quick: true}, nil); status != 0 || !strings.Contains(out, "a note") || !strings.Contains(out, "N1") {
+		t.Errorf("got %d, %s", status, out)
+	}
+	status, out := measureWith(t, Options{Only: "N1", JSON: true, Yardstick: `echo '{"name":"w","N1":{"p50_ms":1}}'`}, nil)
+	if status != 0 || !strings.HasPrefix(out, `{"machine":{`) || !strings.Contains(out, `"results":[{"id":"N1","name":"warm","n":10,`) || !strings.Contains(out, `"yardstick":{"name":"w",`) {
+		t.Errorf("got %d, %s", status, out)
+	}
+}
+
+func TestBenchEndsByWhatWentWrong(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		o      Options
+		sig    os.Signal
+		status int
+	}{
+		{"an unknown benchmark", Options{Only: "N99"}, nil, 2},
+		{"a benchmark that fails", Options{Only: "N2"}, nil, 125},
+		{"a yardstick that fails", Options{Only: "N1", Yardstick: "false"}, nil, 125},
+		{"an interrupt", Options{Only: "N3"}, os.Interrupt, 130},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			if status, out := measureWith(t, r.o, r.sig); status != r.status || out != "" {
+				t.Errorf("got %d, %q; want %d", status, out, r.status)
+			}
+		})
+	}
+}

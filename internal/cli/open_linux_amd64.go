@@ -1,0 +1,97 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+)
+
+// Open opens a machine of the engine over the user's cache. The first one ever
+// captures this machine's Python and boots it.
+func Open(ctx context.Context, o Options) (Machine, Info, error) {
+	m := new(machine)
+	info, err := m.open(ctx, o)
+	if err != nil {
+		_ = m.Close() // what there is of it
+		return nil, Info{}, err
+	}
+	return m, info, nil
+}
+
+// machine is the engine's sandbox with all that belongs to it alone.
+type machine struct {
+	*engine.VM
+	template *engine.Template
+	platform *kvmvm.Platform
+}
+
+func (m *machine) open(ctx context.Context, o Options) (Info, error) {
+	dir, err := CacheDir()
+	if err != nil {
+		return Info{}, unavailable("no sandbox", err)
+	}
+	file, err := ImageFile(ctx, filepath.Join(dir, "images"), o.Image, o.Progress)
+	if err != nil {
+		return Info{}, err
+	}
+	if m.platform, err = kvmvm.New(); err != nil {
+		return Info{}, unavailable("no virtual machine; '"+Program+" doctor' says what mends it", err)
+	}
+	m.template, err = engine.Open(ctx, engine.Config{
+		Image: file, Cache: filepath.Join(dir, "templates"), Platform: m.platform, Memory: o.Memory, Progress: o.Progress,
+	})
+	if err != nil {
+		return Info{}, err
+	}
+	m.VM, err = m.template.New(ctx)
+	i := m.template.Info()
+	return Info{Engine: i.Engine, Isolation: i.Isolation}, err
+}
+
+// Close releases the machine.
+func (m *machine) Close() error {
+	var errs []error
+	if m.VM != nil {
+		errs = append(errs, m.VM.Close())
+	}
+	if m.template != nil {
+		errs = append(errs, m.template.Close())
+	}
+	if m.platform != nil {
+		errs = append(errs, m.platform.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// ImageFile finds the image that name stands for in the store at dir; empty
+// means this machine's own Python, which is captured if need be.
+func ImageFile(ctx context.Context, dir, name string, progress func(string)) (string, error) {
+	store, err := image.OpenStore(dir)
+	if err != nil {
+		return "", unavailable("no image store", err)
+	}
+	if name == "" {
+		file, _, err := store.Default(ctx, progress)
+		if err != nil {
+			return "", unavailable("no Python for the sandbox", err)
+		}
+		return file, nil
+	}
+	file, err := store.Resolve(name)
+	if err != nil {
+		return "", unavailable("no image", err)
+	}
+	return file, nil
+}
+
+func unavailable(msg string, err error) error {
+	kind := engine.KindUnavailable
+	if errors.Is(err, context.Canceled) {
+		kind = engine.KindCanceled
+	}
+	return &engine.Error{Kind: kind, Message: msg, Cause: err}
+}
