@@ -166,6 +166,11 @@ def make_driver():
         tb = e.__traceback__
         while skip and tb is not None:
             tb, skip = tb.tb_next, skip - 1
+        last, t = None, tb
+        while t is not None and t.tb_next is not None:
+            last, t = t, t.tb_next
+        if last is not None and t.tb_frame.f_code is interrupt.__code__:
+            last.tb_next = None
         if isinstance_(e, MemoryError):
             reserve.clear()
         try:

@@ -1,0 +1,365 @@
+//go:build linux && amd64
+
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
+)
+
+func reset(t testing.TB, vm *engine.VM) {
+	t.Helper()
+	if err := vm.Reset(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// D1: without a reset everything persists, after it nothing does.
+func TestNothingSurvivesAReset(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	const change = `
+import builtins, sys, os, signal, decimal, random
+real_len = builtins.len
+builtins.len = lambda o: 0
+sys.modules['json'] = None
+open('left.txt', 'w').write('s')
+os.mkdir('/tmp/d')
+g = 1
+os.environ['LEFT'] = 'x'
+sys.setrecursionlimit(3000)
+left_open = open('/tmp/open', 'w')
+os.chdir('/tmp')
+os.umask(0)
+signal.signal(signal.SIGUSR1, lambda *a: None)
+decimal.getcontext().prec = 5
+sys.path.append('/nowhere')
+random.random = lambda: 7
+`
+	const look = `
+import os, signal, sys, decimal, random
+def json_there():
+    try:
+        import json
+        return True
+    except ImportError:
+        return False
+print(len('ab'), json_there(), os.path.exists('/work/left.txt'), os.path.exists('/tmp/d'), 'g' in globals(),
+      'LEFT' in os.environ, sys.getrecursionlimit(), 'left_open' in globals(), os.getcwd(), os.umask(0o22),
+      signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, decimal.getcontext().prec, '/nowhere' in sys.path, random.random() == 7,
+      os.open('/dev/null', os.O_RDONLY))
+`
+	res := run(t, vm, change)
+	if res.ExitCode != 0 {
+		t.Fatal(string(res.Stderr))
+	}
+	before := run(t, vm, look+"\nassert real_len('ab') == 2")
+	if want := "0 False True True True True 3000 True /tmp 0 False 5 True True "; !strings.HasPrefix(string(before.Stdout), want) || before.ExitCode != 0 {
+		t.Errorf("before the reset: %q, want %q\n%s", before.Stdout, want, before.Stderr)
+	}
+	generation := vm.Generation()
+	reset(t, vm)
+	if vm.Generation() == generation {
+		t.Error("the generation did not change")
+	}
+	output(t, vm, look, "2 True False False False False 1000 False /work 18 True 28 False False 3\n")
+}
+
+// D3: random state differs in every clone and generation from the first
+// instruction on.
+func TestRandomStateDiffersInEveryGeneration(t *testing.T) {
+	tm := template(t, nil)
+	const code = `
+import random, os, uuid, secrets, tempfile
+print(random.random(), os.urandom(4), uuid.uuid4(), secrets.token_hex(4), tempfile.mktemp(), sep='\n')`
+	a, b := machine(t, tm), machine(t, tm)
+	outs := []string{string(run(t, a, code).Stdout), string(run(t, b, code).Stdout)}
+	reset(t, a)
+	outs = append(outs, string(run(t, a, code).Stdout))
+	seen := map[string]bool{}
+	for _, o := range outs {
+		for _, line := range strings.Split(strings.TrimSpace(o), "\n") {
+			if seen[line] {
+				t.Errorf("%q came twice", line)
+			}
+			seen[line] = true
+		}
+	}
+	output(t, a, "random.seed(1); print(random.random())", "0.13436424411240122\n")
+}
+
+// D5: the wall clock is the host's, the monotonic one never goes back.
+func TestClocks(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	read := func() (wall, mono float64) {
+		t.Helper()
+		f := strings.Fields(string(run(t, vm, "import time; print(time.time(), time.monotonic())").Stdout))
+		if len(f) != 2 {
+			t.Fatal(f)
+		}
+		wall, err1 := strconv.ParseFloat(f[0], 64)
+		mono, err2 := strconv.ParseFloat(f[1], 64)
+		if err := errors.Join(err1, err2); err != nil {
+			t.Fatal(err)
+		}
+		return wall, mono
+	}
+	last := 0.0
+	for i := range 20 {
+		before := float64(time.Now().UnixNano()) / 1e9
+		wall, mono := read()
+		after := float64(time.Now().UnixNano()) / 1e9
+		if wall < before-0.5 || wall > after+0.5 {
+			t.Errorf("guest's clock %f, host's %f to %f", wall, before, after)
+		}
+		if mono < last {
+			t.Errorf("monotonic went back from %f to %f", last, mono)
+		}
+		last = mono
+		if i == 10 {
+			reset(t, vm)
+			last = 0
+		}
+	}
+	output(t, vm, "import time; a = time.monotonic(); time.sleep(0.05); b = time.monotonic(); print(b - a >= 0.05)", "True\n")
+	output(t, vm, "import time; a = time.process_time(); time.sleep(0.05); print(time.process_time() - a < 0.05)", "True\n")
+}
+
+func TestRunsOnOneMachineQueue(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	var wg sync.WaitGroup
+	for _, letter := range []string{"a", "b", "c"} {
+		wg.Go(func() {
+			code := fmt.Sprintf("for _ in range(10_000): print(%q)", letter)
+			res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code)})
+			if err != nil || string(res.Stdout) != strings.Repeat(letter+"\n", 10_000) {
+				t.Errorf("%s: %v, %d bytes", letter, err, len(res.Stdout))
+			}
+		})
+	}
+	wg.Wait()
+}
+
+func TestAQueueWaitThatRunsOutSubmitsNothing(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	started := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := vm.Run(context.Background(), engine.Request{
+			Code: []byte("import sys; print(1, flush=True)\nwhile True: pass"), Stdout: writerFunc(func() { close(started) }), Timeout: 3 * time.Second,
+		})
+		done <- err
+	}()
+	<-started
+	_, err := vm.Run(context.Background(), engine.Request{Code: []byte("left = 1"), Timeout: 50 * time.Millisecond})
+	var e *engine.Error
+	if !errors.As(err, &e) || e.Kind != engine.KindTimeout || !e.Usable || !strings.Contains(e.Message, "nothing was submitted") {
+		t.Errorf("error %v", err)
+	}
+	if err := <-done; !errors.Is(err, engine.ErrTimeout) {
+		t.Error(err)
+	}
+	output(t, vm, "print('left' in globals())", "False\n")
+}
+
+type writerFunc func()
+
+func (f writerFunc) Write(p []byte) (int, error) { f(); return len(p), nil }
+
+func TestCancellationInterruptsAndKeepsNames(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	_, err := vm.Run(ctx, engine.Request{Code: []byte("kept = 5; print(1, flush=True)\nwhile True: pass"), Stdout: writerFunc(cancel)})
+	if !errors.Is(err, engine.ErrCanceled) || !errors.Is(err, context.Canceled) || !usable(err) {
+		t.Fatalf("error %v", err)
+	}
+	output(t, vm, "print(kept)", "5\n")
+}
+
+func TestCloseEndsARunUnderWay(t *testing.T) {
+	vm, err := template(t, nil).New(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	started := make(chan struct{})
+	done := make(chan error, 1)
+	go func() {
+		_, err := vm.Run(context.Background(), engine.Request{Code: []byte("print(1, flush=True); sum(range(10**13))"), Stdout: writerFunc(func() { close(started) })})
+		done <- err
+	}()
+	<-started
+	if err := vm.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; !errors.Is(err, engine.ErrCanceled) {
+		t.Error(err)
+	}
+}
+
+func TestLimitsAreRefusedInWords(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	for _, r := range []engine.Request{
+		{Code: make([]byte, engine.DefaultCodeBytes+1)},
+		{MaxCode: engine.MaxCodeBytes + 1},
+		{MaxOutput: engine.MaxOutputBytes + 1},
+		{Timeout: -1},
+		{Filename: strings.Repeat("x", 300)},
+	} {
+		_, err := vm.Run(context.Background(), r)
+		if !errors.Is(err, engine.ErrRefused) || !usable(err) {
+			t.Errorf("%v", err)
+		}
+	}
+	output(t, vm, "print(6*7)", "42\n")
+}
+
+func TestLargeSourceReachesTheInterpreterWhole(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	var b strings.Builder
+	b.WriteString("n = 0\n")
+	for b.Len() < 1<<20-64 {
+		b.WriteString("n += 1 # " + strings.Repeat("x", 200) + "\n")
+	}
+	lines := strings.Count(b.String(), "\n") - 1
+	b.WriteString("print(n)\n")
+	output(t, vm, b.String(), fmt.Sprintf("%d\n", lines))
+}
+
+func TestEchoGivesTheReprOfATrailingExpression(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	for _, c := range []struct{ code, value, stdout string }{
+		{"6*7", "42", ""},
+		{"x = 1", "", ""},
+		{"print('a'); 'b'", "'b'", "a\n"},
+		{"None", "", ""},
+		{"_", "'b'", ""},
+		{"'x' * 100000", "'" + strings.Repeat("x", engine.MaxValueBytes-1), ""},
+	} {
+		res, err := vm.Run(context.Background(), engine.Request{Code: []byte(c.code), Echo: true})
+		if err != nil || res.Value != c.value || string(res.Stdout) != c.stdout {
+			t.Errorf("%.20q: value %.20q, stdout %q, error %v; stderr %s", c.code, res.Value, res.Stdout, err, res.Stderr)
+		}
+	}
+}
+
+func TestOutputArrivesAsItIsFlushed(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	var out, errs strings.Builder
+	res, err := vm.Run(context.Background(), engine.Request{
+		Code: []byte("import sys\nfor i in range(3): print(i, flush=True); print('e', i, file=sys.stderr)"), Stdout: &out, Stderr: &errs,
+	})
+	if err != nil || out.String() != "0\n1\n2\n" || errs.String() != "e 0\ne 1\ne 2\n" || out.String() != string(res.Stdout) {
+		t.Errorf("%q %q %v", out.String(), errs.String(), err)
+	}
+}
+
+// The guest may use the driver's descriptors itself; that is only a claim.
+func TestAGuestThatForgesTheDriverProtocolHurtsItselfOnly(t *testing.T) {
+	for _, code := range []string{
+		"import os; os.preadv(1<<20, [bytearray(56), bytearray(10)], 1<<50)",
+		"import os; os.preadv(1<<20, [bytearray(1), bytearray(1)], 0)",
+		"import os; os.preadv((1<<20)+1, [bytearray(100), bytearray(100)], 0); print('x')",
+		"import os; os.write((1<<20)+3, b'value'); os.preadv((1<<20)+2, [bytearray(5)], 1<<40)",
+	} {
+		vm := machine(t, template(t, nil))
+		_, first := vm.Run(context.Background(), engine.Request{Code: []byte(code)})
+		_, second := vm.Run(context.Background(), engine.Request{Code: []byte("print(6*7)")})
+		for _, err := range []error{first, second} {
+			if errors.Is(err, engine.ErrInternal) {
+				t.Errorf("%s: %v", code, err)
+			}
+		}
+		// Whatever it did, a machine that resets is as good as new.
+		if vm.Retired() == "" {
+			reset(t, vm)
+			output(t, vm, "print(6*7)", "42\n")
+		}
+	}
+}
+
+func TestADamagedTemplateIsNeverUsed(t *testing.T) {
+	dir := filepath.Join(scratch, "damaged")
+	open := func() (*engine.Template, string) {
+		var said strings.Builder
+		tm := template(t, func(c *engine.Config) {
+			c.Cache = dir
+			c.Progress = func(s string) { said.WriteString(s + "\n") }
+		})
+		tm.Sync()
+		return tm, said.String()
+	}
+	tm, _ := open()
+	if tm.Info().Cached {
+		t.Fatal("the first template came from the cache")
+	}
+	if tm, said := open(); !tm.Info().Cached {
+		t.Fatalf("the second template was booted: %s", said)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	if err != nil || len(files) != 2 {
+		t.Fatalf("%v %v", files, err)
+	}
+	for _, f := range files {
+		good, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		replace := func(b []byte) {
+			t.Helper()
+			if err := errors.Join(os.Remove(f), os.WriteFile(f, b, 0o400)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		flip := append([]byte(nil), good...)
+		at := len(flip) / 3
+		if strings.HasSuffix(f, ".mem") {
+			at = 0x4000 // the system call stub
+		}
+		flip[at] ^= 1
+		for name, bad := range map[string][]byte{"flipped": flip, "truncated": good[:len(good)/2], "empty": nil} {
+			replace(bad)
+			tm, said := open()
+			if tm.Info().Cached || !strings.Contains(said, "damaged") {
+				t.Errorf("%s %s: used; %s", filepath.Base(f), name, said)
+			}
+			output(t, machine(t, tm), "print(6*7)", "42\n")
+		}
+		// What replaced it is sound again.
+		if tm, said := open(); !tm.Info().Cached {
+			t.Errorf("not made again: %s", said)
+		}
+	}
+	if err := os.Chmod(files[0], 0o466); err != nil {
+		t.Fatal(err)
+	}
+	if tm, _ := open(); tm.Info().Cached {
+		t.Error("a file that others can write to was used")
+	}
+}
+
+func TestMemoryIsASizeOfTheMachineNotOfTheTemplate(t *testing.T) {
+	for _, mib := range []int64{64, 256, 1024} {
+		tm := template(t, func(c *engine.Config) { c.Memory = mib << 20 })
+		vm := machine(t, tm)
+		output(t, vm, fmt.Sprintf("b = bytearray(%d << 20); print(len(b) >> 20)", mib/4), fmt.Sprintf("%d\n", mib/4))
+		if res := run(t, vm, fmt.Sprintf("b = None; b = bytearray(%d << 20)", mib)); res.ExitCode != 1 || !strings.Contains(string(res.Stderr), "MemoryError") {
+			t.Errorf("%d MiB: exit %d %s", mib, res.ExitCode, res.Stderr)
+		}
+		reset(t, vm)
+		output(t, vm, "print(6*7)", "42\n")
+	}
+	_, err := engine.Open(context.Background(), engine.Config{Image: imageOf(t, image.Options{}), Platform: openPlatform(t), Memory: 1 << 20})
+	if !errors.Is(err, engine.ErrRefused) {
+		t.Errorf("1 MiB: %v", err)
+	}
+}
