@@ -6,6 +6,7 @@ It talks to the host through reserved descriptors (internal/linux/mailbox.go):
   RINGS   preadv([out, err]) says where output waits
   SOURCE  preadv([buffer], offset) reads source text that did not fit
   VALUE   write(repr) gives the value of a trailing expression
+  OBEY    write() says that an interrupt was obeyed
 
 A user's program can patch or delete whatever it likes in the modules it sees,
 and the driver must still report the next run. So everything the driver needs
@@ -25,7 +26,7 @@ import traceback
 import types
 from _thread import RLock
 
-PARK, RINGS, SOURCE, VALUE = range(1 << 20, (1 << 20) + 4)
+PARK, RINGS, SOURCE, VALUE, OBEY = range(1 << 20, (1 << 20) + 5)
 # kind, flags, length of the name, length of the source, nonce, 32 random bytes
 HEADER = struct.Struct("<IIIIQ32s")
 KIND_RUN, KIND_SEED = 1, 2
@@ -142,7 +143,7 @@ def make_driver():
     unpack, header = HEADER.unpack, bytearray(HEADER.size)
     body = bytearray(BUFFER_SIZE)
     request, body_view = [header, body], memoryview(body)
-    running = [False]
+    running, interrupted = [False], [False]
     reserve = [bytearray(RESERVE)]
     sources = {}
 
@@ -156,6 +157,7 @@ def make_driver():
     def interrupt(signum, frame):
         # Outside the user's program nobody could handle it.
         if running[0]:
+            interrupted[0] = True
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, interrupt)
@@ -244,6 +246,9 @@ def make_driver():
             return exit_code(e)
         except BaseException as e:
             running[0] = False
+            if interrupted[0]:
+                interrupted[0] = False
+                os_write(OBEY, b"")
             report(e, 1)
             return 1
         finally:

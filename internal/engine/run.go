@@ -41,7 +41,14 @@ type watch struct {
 	why   cause
 	hard  *time.Timer
 	ended bool
+	// extended says that the hard stop was put off.
+	extended bool
 }
+
+// tracebackGrace is how long a traceback may take to print once a program has
+// given way to an interrupt: in a fresh machine the first one touches some
+// hundred pages, 15 ms where that is slow.
+const tracebackGrace = 150 * time.Millisecond
 
 // trip cuts the run short. Only the first cause counts.
 func (w *watch) trip(c cause) {
@@ -59,6 +66,19 @@ func (w *watch) trip(c cause) {
 			w.process.Stop()
 		}
 	})
+}
+
+// obeyed gives a program that gave way to the interrupt the time to print its
+// traceback, once. That it did is the guest's own claim; it gains no more than
+// this.
+func (w *watch) obeyed() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ended || w.hard == nil || w.extended || !w.hard.Stop() {
+		return
+	}
+	w.extended = true
+	w.hard.Reset(max(w.grace, tracebackGrace))
 }
 
 // end makes sure that nothing acts on the process any more and gives the cause.
@@ -171,7 +191,7 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 	case deadline:
 		return &Error{
 			Kind: KindTimeout, Usable: usable, Cause: context.DeadlineExceeded,
-			Message: fmt.Sprintf("time limit of %v reached: %s", r.limit(ctx), how),
+			Message: fmt.Sprintf("time limit of %v reached: %s", r.req.Timeout, how),
 		}
 	case canceled:
 		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}
@@ -186,9 +206,6 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 	}
 	return nil
 }
-
-// limit is the time limit that was in force.
-func (r *run) limit(context.Context) time.Duration { return r.req.Timeout }
 
 // crash describes the signal that ended the interpreter.
 func (r *run) crash(out linux.Outcome) *Error {

@@ -46,7 +46,7 @@ type VM struct {
 
 	seeded  bool
 	retired string // why the machine cannot be used any more
-	sink    func(fd int, b []byte)
+	current *run   // the run under way
 }
 
 // New makes a machine that stands where the interpreter has just started.
@@ -62,8 +62,13 @@ func (t *Template) New(ctx context.Context) (*VM, error) {
 	vm.process = linux.New(linux.Config{
 		Machine: m, Layout: t.t.Layout, Memory: t.memory, FS: t.newFS(m), Random: rand.Reader,
 		Output: func(fd int, b []byte) {
-			if vm.sink != nil {
-				vm.sink(fd, b)
+			if vm.current != nil {
+				vm.current.output(fd, b)
+			}
+		},
+		Obeyed: func() {
+			if vm.current != nil {
+				vm.current.watch.obeyed()
 			}
 		},
 	})
@@ -170,8 +175,8 @@ func (vm *VM) Run(ctx context.Context, req Request) (Result, error) {
 	}
 	defer func() { vm.turn <- struct{}{} }()
 	r := &run{vm: vm, req: req}
-	vm.sink = r.output
-	defer func() { vm.sink = nil }()
+	vm.current = r
+	defer func() { vm.current = nil }()
 	err := r.do(ctx)
 	r.result.Duration = time.Since(start)
 	if err != nil {

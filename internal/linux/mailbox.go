@@ -11,7 +11,7 @@ import (
 // nobody but itself.
 const (
 	reservedFD  = 1 << 20
-	reservedFDs = 4
+	reservedFDs = 5
 	// parkFD: preadv([header, source], status) ends the run with the status
 	// and returns when the next request comes.
 	parkFD = reservedFD
@@ -21,6 +21,9 @@ const (
 	sourceFD = reservedFD + 2
 	// valueFD: write(repr) sets the value of the run.
 	valueFD = reservedFD + 3
+	// obeyFD: write() says that the program gave way to an interrupt and only
+	// its traceback is still to be printed.
+	obeyFD = reservedFD + 4
 )
 
 // RingHeader is the size of what precedes a ring's bytes: a 32-bit count of
@@ -126,8 +129,15 @@ func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
 	return fail(syscall.EBADF)
 }
 
-// mailboxValue answers write on valueFD.
-func (p *Process) mailboxValue(addr, n uint64) uint64 {
+// mailboxWrite answers write on a reserved descriptor.
+func (p *Process) mailboxWrite(fd, addr, n uint64) uint64 {
+	if fd == obeyFD && p.obeyed != nil {
+		p.obeyed()
+		return 0
+	}
+	if fd != valueFD {
+		return fail(syscall.EBADF)
+	}
 	n = min(n, uint64(p.mailbox.maxValue))
 	b := make([]byte, n)
 	if !p.cpu.CopyIn(b, addr) {

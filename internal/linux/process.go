@@ -31,8 +31,7 @@ const (
 )
 
 // Sink receives what the guest writes to its standard output (1) and standard
-// error (2), as it arrives. It says how many bytes of it count as written; an
-// error is what the write answers.
+// error (2), as it arrives. The bytes are only lent.
 type Sink func(fd int, p []byte)
 
 // Config is what a process is made of.
@@ -46,6 +45,9 @@ type Config struct {
 	Random io.Reader
 	// Output receives standard output and standard error.
 	Output Sink
+	// Obeyed, if set, hears the driver's claim that the program gave way to an
+	// interrupt.
+	Obeyed func()
 }
 
 // Process is the guest's one process. Its methods are called by one goroutine
@@ -57,6 +59,7 @@ type Process struct {
 	fs     *vfs.FS
 	random io.Reader
 	output Sink
+	obeyed func()
 
 	mem    memory
 	fds    descriptors
@@ -71,7 +74,7 @@ type Process struct {
 	scratch []byte
 	// slept is how long the process has slept, in nanoseconds.
 	slept uint64
-	// Calls counts system calls by number since the process was made.
+	// calls counts system calls by number since the process was made.
 	calls [maxCall]uint32
 }
 
@@ -89,7 +92,7 @@ type Thread struct {
 func New(c Config) *Process {
 	p := &Process{
 		cpu: c.Machine, layout: c.Layout, spans: c.Layout.Spans(),
-		fs: c.FS, random: c.Random, output: c.Output,
+		fs: c.FS, random: c.Random, output: c.Output, obeyed: c.Obeyed,
 		mem:   newMemory(c.Layout, c.Layout.Size(c.Memory)),
 		umask: 0o022,
 	}

@@ -174,8 +174,8 @@ func sysPreadv(p *Process, a *args) uint64 {
 }
 
 func sysWrite(p *Process, a *args) uint64 {
-	if a[0] == valueFD {
-		return p.mailboxValue(a[1], a[2])
+	if a[0] >= reservedFD && a[0] < reservedFD+reservedFDs {
+		return p.mailboxWrite(a[0], a[1], a[2])
 	}
 	f := p.fds.get(a[0])
 	if f == nil {

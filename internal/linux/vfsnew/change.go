@@ -46,7 +46,14 @@ func (fs *FS) toNew(dir *Inode, path string, kind Kind) (walker, syscall.Errno) 
 	w, e := fs.walk(dir, path)
 	switch {
 	case e != 0:
-	case !w.ordinary() || w.last() != nil:
+		return w, e
+	case !w.ordinary():
+		return w, syscall.EEXIST
+	}
+	ino, e := w.last()
+	switch {
+	case e != 0:
+	case ino != nil:
 		e = syscall.EEXIST
 	case w.slash() && kind != Dir:
 		e = syscall.ENOENT
@@ -128,8 +135,10 @@ func (fs *FS) Unlink(dir *Inode, path string) syscall.Errno {
 	case w.dir.base:
 		return syscall.EROFS
 	}
-	ino := w.last()
+	ino, e := w.last()
 	switch {
+	case e != 0:
+		return e
 	case ino == nil:
 		return syscall.ENOENT
 	case w.slash() && ino.kind != Dir:
@@ -165,8 +174,11 @@ func (fs *FS) Rmdir(dir *Inode, path string) syscall.Errno {
 	if w.dir.base {
 		return syscall.EROFS
 	}
-	ino := w.last()
-	if ino == nil {
+	ino, e := w.last()
+	switch {
+	case e != 0:
+		return e
+	case ino == nil:
 		return syscall.ENOENT
 	}
 	if e := w.dir.permit(mayWrite | mayExec); e != 0 {

@@ -274,7 +274,7 @@ func (dir *Inode) changed(ino *Inode, by int) {
 		dir.subdirs += by
 	}
 	dir.stamp(mtime | ctime)
-	ino.stamp(ctime)
+	ino.times[2] = dir.times[2]
 }
 
 // removed says whether a folder of the layer was removed; no name can be added

@@ -42,8 +42,10 @@ func (fs *FS) openCreate(dir *Inode, path string, flags int, mode uint32) (*Inod
 		if w.slash() && w.ordinary() {
 			return nil, syscall.EISDIR
 		}
-		ino := w.last()
+		ino, lost := w.last()
 		switch {
+		case lost != 0:
+			return nil, lost
 		case ino == nil:
 			return fs.create(&w, File, mode, "")
 		case flags&syscall.O_EXCL != 0:

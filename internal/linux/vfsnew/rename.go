@@ -38,7 +38,17 @@ func (fs *FS) Rename(fromDir *Inode, from string, toDir *Inode, to string, flags
 	case src.dir.base:
 		return syscall.EROFS
 	}
-	moved, target := src.last(), dst.last()
+	moved, e := src.last()
+	switch {
+	case e != 0:
+		return e
+	case moved == nil:
+		return syscall.ENOENT
+	}
+	target, e := dst.last()
+	if e != 0 {
+		return e
+	}
 	if e := renameEnds(&src, &dst, moved, target, flags); e != 0 {
 		return e
 	}
@@ -79,8 +89,6 @@ func (fs *FS) reattach(dir *Inode, name string, ino *Inode) {
 func renameEnds(src, dst *walker, moved, target *Inode, flags int) syscall.Errno {
 	exchange := flags == RenameExchange
 	switch {
-	case moved == nil:
-		return syscall.ENOENT
 	case target != nil && flags == RenameNoReplace:
 		return syscall.EEXIST
 	case target == nil && exchange:

@@ -50,13 +50,13 @@ func (w *walker) toLast() syscall.Errno {
 		if i := strings.IndexByte(name, '/'); i >= 0 {
 			name = name[:i]
 		}
-		if len(name) > maxName {
-			return syscall.ENAMETOOLONG
-		}
 		w.rest = w.rest[len(name):]
 		if strings.TrimLeft(w.rest, "/") == "" {
 			w.name = name
 			return 0
+		}
+		if len(name) > maxName {
+			return syscall.ENAMETOOLONG
 		}
 		next := w.dir.child(name)
 		switch {
@@ -99,12 +99,16 @@ func (w *walker) slash() bool { return w.rest != "" }
 // something, and not with ".", ".." or the root.
 func (w *walker) ordinary() bool { return w.name != "" && w.name != "." && w.name != ".." }
 
-// last looks the last name up, nil when it is not there.
-func (w *walker) last() *Inode {
-	if w.name == "" {
-		return w.dir
+// last looks the last name up: nil when it is not there, ENAMETOOLONG when no
+// name is that long.
+func (w *walker) last() (*Inode, syscall.Errno) {
+	switch {
+	case w.name == "":
+		return w.dir, 0
+	case len(w.name) > maxName:
+		return nil, syscall.ENAMETOOLONG
 	}
-	return w.dir.child(w.name)
+	return w.dir.child(w.name), 0
 }
 
 // Resolve finds what a path names, from dir if it is relative. The last name
@@ -114,8 +118,10 @@ func (w *walker) last() *Inode {
 func (fs *FS) Resolve(dir *Inode, path string, follow bool) (*Inode, syscall.Errno) {
 	w, e := fs.walk(dir, path)
 	for e == 0 {
-		ino := w.last()
+		ino, lost := w.last()
 		switch {
+		case lost != 0:
+			return nil, lost
 		case ino == nil:
 			return nil, syscall.ENOENT
 		case ino.kind == Symlink && (follow || w.slash()):
