@@ -133,6 +133,6 @@ func output(t testing.TB, vm *engine.VM, code, want string) {
 	t.Helper()
 	res := run(t, vm, code)
 	if string(res.Stdout) != want || res.ExitCode != 0 {
-		t.Fatalf("run %q: exit %d, stdout %q, want %q\nstderr %s", code, res.ExitCode, res.Stdout, want, res.Stderr)
+		t.Fatalf("run %.300q: exit %d, stdout %.2000q, want %q\nstderr %.3000s", code, res.ExitCode, res.Stdout, want, res.Stderr)
 	}
 }

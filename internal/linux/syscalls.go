@@ -87,6 +87,19 @@ var handlers = [maxCall]handler{
 	161: refuse(syscall.EPERM), // chroot
 	162: answer(0),             // sync
 	186: answer(processID),     // gettid
+	// setxattr and its kin: shutil goes on without extended attributes.
+	188: refuse(syscall.EOPNOTSUPP),
+	189: refuse(syscall.EOPNOTSUPP),
+	190: refuse(syscall.EOPNOTSUPP),
+	191: refuse(syscall.EOPNOTSUPP),
+	192: refuse(syscall.EOPNOTSUPP),
+	193: refuse(syscall.EOPNOTSUPP),
+	194: refuse(syscall.EOPNOTSUPP),
+	195: refuse(syscall.EOPNOTSUPP),
+	196: refuse(syscall.EOPNOTSUPP),
+	197: refuse(syscall.EOPNOTSUPP),
+	198: refuse(syscall.EOPNOTSUPP),
+	199: refuse(syscall.EOPNOTSUPP),
 	200: sysTkill, 201: sysTime, 202: sysFutex,
 	204: sysSchedGetaffinity, 217: sysGetdents64, 218: sysSetTidAddress,
 	221: answer(0), // fadvise64

@@ -60,10 +60,10 @@ func TestSinkKeepsItsFirstFailureAndTellsOnce(t *testing.T) {
 		{"full device", &os.PathError{Op: "write", Path: "/dev/stdout", Err: syscall.ENOSPC}, ErrWrite, "standard output: write failed: no space left on device"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			s, _, _ := Test("")
+			s, _, errOut := Test("")
 			s.Out = failing{r.err}
 			var told []error
-			stdout, _ := s.Guest(false, func(err error) { told = append(told, err) })
+			stdout, stderr := s.Guest(false, func(err error) { told = append(told, err) })
 			for range 2 {
 				if _, err := stdout.Write([]byte("x")); !errors.Is(err, r.want) {
 					t.Errorf("Write: %v, want %v", err, r.want)
@@ -71,6 +71,9 @@ func TestSinkKeepsItsFirstFailureAndTellsOnce(t *testing.T) {
 			}
 			if err := stdout.Close(); !errors.Is(err, r.want) || !strings.HasPrefix(err.Error(), r.text) {
 				t.Errorf("Close: %v, want %v with %q", err, r.want, r.text)
+			}
+			if _, err := stderr.Write([]byte("x")); !errors.Is(err, r.want) || errOut.Len() != 0 {
+				t.Errorf("the other stream goes on: %v, %q", err, errOut)
 			}
 			if len(told) != 1 {
 				t.Errorf("told %d times, want once", len(told))

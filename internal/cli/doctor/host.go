@@ -65,16 +65,25 @@ func userName() string {
 	return "$USER"
 }
 
+// python finds the first python3 on PATH that runs and is new enough. Whether
+// it can be captured shows when it is.
 func python(ctx context.Context) (string, error) {
-	name, err := exec.LookPath("python3")
-	if err != nil {
-		return "", errors.New("no python3 found")
+	why := errors.New("no python3 found")
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		name := filepath.Join(dir, "python3")
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if st, err := os.Stat(name); err != nil || st.IsDir() || st.Mode()&0o111 == 0 {
+			continue
+		}
+		out, err := exec.CommandContext(ctx, name, "-I", "-c", "import sys; assert sys.version_info >= (3, 9); print(sys.version.split()[0])").Output()
+		if err == nil {
+			return fmt.Sprintf("%s is Python %.32s", name, strings.TrimSpace(string(out))), nil
+		}
+		why = fmt.Errorf("%s does not run or is older than 3.9: %w", name, err)
 	}
-	out, err := exec.CommandContext(ctx, name, "-I", "-c", "import sys; print(sys.version.split()[0])").Output()
-	if err != nil {
-		return "", fmt.Errorf("%s does not run: %w", name, err)
-	}
-	return fmt.Sprintf("%s is Python %.32s", name, strings.TrimSpace(string(out))), nil
+	return "", why
 }
 
 // countIn counts the entries of a folder whose names have an ending; the folder

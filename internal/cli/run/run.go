@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/spf13/cobra"
 
@@ -139,19 +140,18 @@ func stream(ctx context.Context, o *Options, m cli.Machine, req engine.Request) 
 	if o.Echo && res.Value != "" {
 		_, _ = stdout.Write([]byte(res.Value + "\n")) // the sink keeps the error
 	}
-	outErr, errErr := stdout.Close(), stderr.Close()
+	_ = stdout.Close() // the second one reports the failure of either
+	lost := stderr.Close()
 	switch {
-	case outErr != nil:
-		err = outErr
-	case errErr != nil:
-		err = errErr
+	case lost != nil:
+		err = lost
 	case err != nil:
 		err = stopped(ctx, err)
 	case res.ExitCode != 0:
 		err = &cli.StatusError{Status: res.ExitCode}
 	}
 	if cli.Message(err) != "" && stderr.MidLine() {
-		_, _ = stderr.Write([]byte("\n"))
+		_, _ = io.WriteString(o.Factory.Streams.Err, "\n") // so that the message begins a line
 	}
 	return err
 }

@@ -1,186 +1,135 @@
+//go:build linux
+
 package vfs
 
 import "syscall"
 
-// chunkSize is the piece in which file contents are kept: holes between chunks
-// cost nothing.
-const chunkSize = 4096
-
-// contents are a writable file's bytes.
-type contents struct {
-	fs     *FS
-	size   int64
-	chunks map[int64][]byte
-}
-
-func (c *contents) allocated() int64 { return int64(len(c.chunks)) * chunkSize }
-
-func (c *contents) readAt(p []byte, off int64) int {
-	if off >= c.size {
-		return 0
-	}
-	p = p[:min(int64(len(p)), c.size-off)]
-	n := len(p)
-	for len(p) > 0 {
-		at := off % chunkSize
-		k := min(len(p), int(chunkSize-at))
-		if b, ok := c.chunks[off/chunkSize]; ok {
-			copy(p[:k], b[at:])
-		} else {
-			clear(p[:k])
-		}
-		p, off = p[k:], off+int64(k)
-	}
-	return n
-}
-
-// reserve makes sure that a chunk is there.
-func (c *contents) reserve(n int64) ([]byte, bool) {
-	if b, ok := c.chunks[n]; ok {
-		return b, true
-	}
-	if c.fs.bytes+chunkSize > c.fs.limits.Bytes {
-		return nil, false
-	}
-	c.fs.bytes += chunkSize
-	b := make([]byte, chunkSize)
-	if c.chunks == nil {
-		c.chunks = map[int64][]byte{}
-	}
-	c.chunks[n] = b
-	return b, true
-}
-
-func (c *contents) writeAt(p []byte, off int64) (int, syscall.Errno) {
-	if off < 0 {
-		return 0, syscall.EINVAL
-	}
-	if off > maxFile-int64(len(p)) {
-		return 0, syscall.EFBIG
-	}
-	n := 0
-	for n < len(p) {
-		b, ok := c.reserve(off / chunkSize)
-		if !ok {
-			if n == 0 {
-				return 0, syscall.ENOSPC
-			}
-			return n, 0
-		}
-		k := copy(b[off%chunkSize:], p[n:])
-		n, off = n+k, off+int64(k)
-		c.size = max(c.size, off)
-	}
-	return n, 0
-}
-
-func (c *contents) truncate(size int64) {
-	if size < c.size {
-		for n := range c.chunks {
-			if n*chunkSize >= size {
-				delete(c.chunks, n)
-				c.fs.bytes -= chunkSize
-			}
-		}
-		// What lay behind the new end must not come back when it grows again.
-		if b, ok := c.chunks[size/chunkSize]; ok {
-			clear(b[size%chunkSize:])
-		}
-	}
-	c.size = size
-}
-
-// ReadAt reads a file's bytes; 0 bytes means its end.
-func (i *Inode) ReadAt(p []byte, off int64) (int, syscall.Errno) {
+// ReadAt reads a file's bytes from off on. 0 bytes mean the end of the file.
+func (ino *Inode) ReadAt(p []byte, off int64) (int, syscall.Errno) {
 	switch {
-	case i.kind == Dir:
+	case ino.kind == Dir:
 		return 0, syscall.EISDIR
-	case i.kind != File || off < 0:
+	case ino.kind != File || off < 0:
 		return 0, syscall.EINVAL
-	}
-	if !i.readOnly() {
-		return i.data.readAt(p, off), 0
-	}
-	b, ok := i.Content()
-	if !ok {
-		return 0, syscall.EIO
-	}
-	if off >= int64(len(b)) {
+	case !ino.layer:
+		b, ok := ino.Content()
+		if !ok {
+			return 0, syscall.EIO
+		}
+		return copy(p, b[min(off, int64(len(b))):]), 0
+	case off >= ino.size:
 		return 0, 0
 	}
-	return copy(p, b[off:]), 0
+	p = p[:min(int64(len(p)), ino.size-off)]
+	ino.data.readAt(p, off)
+	return len(p), 0
 }
 
-// Content gives the shared bytes of a file of the base; false for every other.
-func (i *Inode) Content() ([]byte, bool) {
-	if !i.readOnly() || i.kind != File {
+// Content gives the bytes of a file of the base, shared by all guests and
+// never to be written to; false for every other inode, and for a file that the
+// base cannot read.
+func (ino *Inode) Content() ([]byte, bool) {
+	if ino.layer || ino.kind != File {
 		return nil, false
 	}
-	b, err := i.fs.base.Content(i.base)
+	b, err := ino.fs.base.Content(ino.path)
 	return b, err == nil
 }
 
-// WriteAt writes to a file; what does not fit the layer is not written.
-func (fs *FS) WriteAt(ino *Inode, p []byte, off int64) (int, syscall.Errno) {
-	if e := writable(ino); e != 0 {
-		return 0, e
-	}
-	n, e := ino.data.writeAt(p, off)
-	if n > 0 {
-		ino.touch(false, true, true)
-	}
-	return n, e
-}
-
 // writable says why a file cannot be written to.
-func writable(ino *Inode) syscall.Errno {
+func (ino *Inode) writable() syscall.Errno {
 	switch {
 	case ino.kind == Dir:
 		return syscall.EISDIR
 	case ino.kind != File:
 		return syscall.EINVAL
-	case ino.readOnly():
+	case !ino.layer:
 		return syscall.EROFS
+	case ino.freed:
+		// Nobody may hold it, and nobody would give its pages back.
+		return syscall.ESTALE
 	}
 	return 0
 }
 
-// Truncate sets a file's length.
-func (fs *FS) Truncate(ino *Inode, size int64) syscall.Errno {
-	if e := writable(ino); e != 0 {
-		return e
-	}
+// WriteAt writes p to a file from off on. It writes less than all of p when
+// the layer's room or the largest file's end comes first, and fails with
+// ENOSPC or EFBIG when not even one byte can be written.
+func (fs *FS) WriteAt(ino *Inode, p []byte, off int64) (int, syscall.Errno) {
+	e := ino.writable()
 	switch {
+	case e != 0:
+		return 0, e
+	case off < 0:
+		return 0, syscall.EINVAL
+	case len(p) == 0:
+		return 0, 0
+	case off >= maxFile:
+		return 0, syscall.EFBIG
+	}
+	p = p[:min(int64(len(p)), maxFile-off)]
+	n := 0
+	for n < len(p) {
+		page := ino.need(off / pageSize)
+		if page == nil {
+			break
+		}
+		k := copy(page[off%pageSize:], p[n:])
+		n, off = n+k, off+int64(k)
+		ino.size = max(ino.size, off)
+	}
+	if n == 0 {
+		return 0, syscall.ENOSPC
+	}
+	ino.modified()
+	return n, 0
+}
+
+// Truncate sets a file's length. What it gains is a hole.
+func (fs *FS) Truncate(ino *Inode, size int64) syscall.Errno {
+	e := ino.writable()
+	switch {
+	case e != 0:
+		return e
 	case size < 0:
 		return syscall.EINVAL
 	case size > maxFile:
 		return syscall.EFBIG
 	}
-	ino.data.truncate(size)
-	ino.touch(false, true, true)
+	ino.resize(size)
+	ino.modified()
 	return 0
 }
 
-// Allocate makes sure that [off, off+n) of a file has its memory.
+// Allocate makes sure that n bytes of a file from off on have their memory,
+// all or nothing, and that the file reaches that far: fallocate without flags.
 func (fs *FS) Allocate(ino *Inode, off, n int64) syscall.Errno {
-	if e := writable(ino); e != 0 {
+	e := ino.writable()
+	switch {
+	case e != 0:
 		return e
-	}
-	if off < 0 || n <= 0 {
+	case off < 0 || n <= 0:
 		return syscall.EINVAL
-	}
-	if off > maxFile-n {
+	case n > maxFile || off > maxFile-n:
 		return syscall.EFBIG
 	}
-	if n > fs.limits.Bytes {
+	first, end := off/pageSize, pagesIn(off+n)
+	if end-first > pagesIn(fs.limits.Bytes) {
 		return syscall.ENOSPC
 	}
-	for c := off / chunkSize; c <= (off+n-1)/chunkSize; c++ {
-		if _, ok := ino.data.reserve(c); !ok {
-			return syscall.ENOSPC
+	missing := int64(0)
+	for i := first; i < end; i++ {
+		if ino.data[i] == nil {
+			missing++
 		}
 	}
-	ino.data.size = max(ino.data.size, off+n)
-	ino.touch(false, true, true)
+	if missing*pageSize > fs.limits.Bytes-fs.bytes {
+		return syscall.ENOSPC
+	}
+	for i := first; i < end; i++ {
+		ino.need(i)
+	}
+	ino.size = max(ino.size, off+n)
+	ino.modified()
 	return 0
 }

@@ -55,7 +55,7 @@ func (w *walker) toLast() syscall.Errno {
 			w.name = name
 			return 0
 		}
-		if len(name) > maxName {
+		if tooLong(w.dir, name) {
 			return syscall.ENAMETOOLONG
 		}
 		next := w.dir.child(name)
@@ -99,13 +99,17 @@ func (w *walker) slash() bool { return w.rest != "" }
 // something, and not with ".", ".." or the root.
 func (w *walker) ordinary() bool { return w.name != "" && w.name != "." && w.name != ".." }
 
+// tooLong says whether nothing in a folder can have a name. In a removed
+// folder names are not even looked at.
+func tooLong(dir *Inode, name string) bool { return len(name) > maxName && !dir.removed() }
+
 // last looks the last name up: nil when it is not there, ENAMETOOLONG when no
 // name is that long.
 func (w *walker) last() (*Inode, syscall.Errno) {
 	switch {
 	case w.name == "":
 		return w.dir, 0
-	case len(w.name) > maxName:
+	case tooLong(w.dir, w.name):
 		return nil, syscall.ENAMETOOLONG
 	}
 	return w.dir.child(w.name), 0

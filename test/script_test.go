@@ -1,0 +1,89 @@
+// Package test runs the program as its users do: every command line of the
+// README is a script.
+package test
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		cli.Program: func() { os.Exit(root.Main()) },
+	})
+}
+
+func TestScripts(t *testing.T) {
+	examples, err := filepath.Abs("../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cache := filepath.Join(t.TempDir(), "cache")
+	if canOpenKVM() {
+		// Capturing and booting Python takes a second: once for all scripts.
+		first := exec.Command(cli.Program, "run", "-c", "pass")
+		first.Env = append(os.Environ(), cli.CacheEnv+"="+cache)
+		if out, err := first.CombinedOutput(); err != nil {
+			t.Fatalf("first run: %v\n%s", err, out)
+		}
+	}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup: func(e *testscript.Env) error {
+			e.Setenv(cli.CacheEnv, cache)
+			e.Setenv("EXAMPLES", examples)
+			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			switch name {
+			case "kvm":
+				return canOpenKVM(), nil
+			case "python3":
+				_, err := exec.LookPath("python3")
+				return err == nil, nil
+			}
+			return false, errors.New("unknown condition " + name)
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"status": status},
+	})
+}
+
+// status N COMMAND... runs a command that has to end with the exit status N.
+func status(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: status N COMMAND...")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	err = ts.Exec(args[1], args[2:]...)
+	got := 0
+	var exit *exec.ExitError
+	switch {
+	case errors.As(err, &exit):
+		got = exit.ExitCode()
+	case err != nil:
+		ts.Fatalf("%s: %v", args[1], err)
+	}
+	if got != want {
+		ts.Fatalf("exit status %d, want %d", got, want)
+	}
+}
+
+func canOpenKVM() bool {
+	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
+	if err != nil {
+		return false
+	}
+	return f.Close() == nil
+}
