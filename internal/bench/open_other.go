@@ -8,7 +8,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 )
 
-// Open gives the benchmarks of the engine.
-func Open(_ context.Context, _ string, _ func(string)) ([]Benchmark, Machine, func() error, error) {
-	return nil, Machine{}, nil, &engine.Error{Kind: engine.KindUnavailable, Message: "this build has no engine"}
+// Open refuses: there is no engine for this system.
+func Open(_ context.Context, _ Config) ([]Benchmark, Machine, func() error, error) {
+	return nil, Machine{}, nil, &engine.Error{Kind: engine.KindUnavailable, Message: "sandboxes need Linux on x86-64"}
 }

@@ -26,14 +26,18 @@ type Options struct {
 	Quick bool
 	// Yardstick is a command line that prints another product's numbers.
 	Yardstick string
-	// Suite opens the benchmarks and says on what they run; stop releases
-	// everything.
-	Suite func(ctx context.Context, cacheDir string, progress func(string)) (all []bench.Benchmark, m bench.Machine, stop func() error, err error)
+	// Image is the name of a stored image or an image file; Native is the
+	// interpreter on this machine that it is compared with.
+	Image, Native string
+	// ImageFile finds the image, Suite opens the benchmarks and says on what
+	// they run; stop releases everything.
+	ImageFile func(ctx context.Context, dir, name string, progress func(string)) (string, error)
+	Suite     func(context.Context, bench.Config) (all []bench.Benchmark, m bench.Machine, stop func() error, err error)
 }
 
 // NewCmd makes the command; runF, if not nil, takes the place of its work.
 func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Suite: bench.Open}
+	o := &Options{Factory: f, ImageFile: cli.ImageFile, Suite: bench.Open}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what the product promises",
@@ -60,6 +64,8 @@ A yardstick is a command that prints another product's medians as JSON,
 	fl.BoolVar(&o.JSON, "json", false, "as one JSON object")
 	fl.StringVar(&o.Only, "only", "", "run just the benchmark with this `ID`, such as N1 or N2.reset")
 	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
+	fl.StringVar(&o.Image, "image", "", "Python image: a stored `NAME` or an image file (default: this machine's python3)")
+	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd
 }
@@ -86,11 +92,11 @@ func run(ctx context.Context, o *Options) (err error) {
 func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 	p := o.Factory.Streams.Progress()
 	defer p.Done()
-	dir, err := o.Factory.CacheDir()
+	c, err := configure(ctx, o, p.Say)
 	if err != nil {
 		return r, err
 	}
-	all, machine, stop, err := o.Suite(ctx, dir, p.Say)
+	all, machine, stop, err := o.Suite(ctx, c)
 	if err != nil {
 		return r, err
 	}
@@ -118,4 +124,24 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 	}
 	rival.Apply(r.Results)
 	return r, nil
+}
+
+func configure(ctx context.Context, o *Options, progress func(string)) (bench.Config, error) {
+	c := bench.Config{Native: o.Native, Progress: progress}
+	images, err := o.Factory.ImageDir()
+	if err != nil {
+		return c, err
+	}
+	if c.Templates, err = o.Factory.TemplateDir(); err != nil {
+		return c, err
+	}
+	if c.Image, err = o.ImageFile(ctx, images, o.Image, progress); err != nil {
+		return c, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return c, err
+	}
+	c.Run = []string{self, os.Args[0], "run", "--image", c.Image, "-c", "print(6*7)"}
+	return c, nil
 }

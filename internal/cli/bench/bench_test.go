@@ -13,7 +13,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
-func suite(stopped *bool) func(context.Context, string, func(string)) ([]bench.Benchmark, bench.Machine, func() error, error) {
+func suite(stopped *bool) func(context.Context, bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
 	one := func(_ context.Context, n int) (bench.Samples, error) {
 		return bench.Samples{Values: make([]float64, n)}, nil
 	}
@@ -25,7 +25,7 @@ func suite(stopped *bool) func(context.Context, string, func(string)) ([]bench.B
 			return bench.Samples{}, ctx.Err()
 		}},
 	}
-	return func(context.Context, string, func(string)) ([]bench.Benchmark, bench.Machine, func() error, error) {
+	return func(context.Context, bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
 		return all, bench.Machine{Note: "a note"}, func() error { *stopped = true; return nil }, nil
 	}
 }
@@ -36,6 +36,7 @@ func measureWith(t *testing.T, o Options, sig os.Signal) (status int, stdout str
 	f, signals := (&clitest.Engine{}).Factory(s, t.TempDir())
 	stopped := false
 	o.Factory, o.Suite = f, suite(&stopped)
+	o.ImageFile = func(context.Context, string, string, func(string)) (string, error) { return "image", nil }
 	if sig != nil {
 		signals <- sig
 	}

@@ -125,16 +125,19 @@ func (fs *FS) Unref(ino *Inode) {
 func (fs *FS) release(ino *Inode) {
 	for ino.layer && ino.nlink == 0 && ino.refs == 0 && ino.pins == 0 && !ino.freed {
 		ino.freed = true
-		ino.resize(0)
-		if ino.kind == Symlink {
-			fs.bytes -= targetBytes(ino.target)
-		}
 		fs.inodes--
-		if ino.kind != Dir {
-			return
+		switch ino.kind {
+		case Dir:
+			ino = ino.parent
+			ino.pins--
+			continue
+		case File:
+			ino.resize(0)
+		case Symlink:
+			fs.bytes -= targetBytes(ino.target)
+		case Device:
 		}
-		ino.parent.pins--
-		ino = ino.parent
+		return
 	}
 }
 
@@ -222,8 +225,8 @@ func (ino *Inode) within(dir *Inode) bool {
 // Path gives the absolute path of an inode. It reports false when there is
 // none any more, or when a file was linked last under a name that is gone.
 func (fs *FS) Path(ino *Inode) (string, bool) {
-	if ino == &fs.root {
-		return "/", true
+	if ino.path != "" {
+		return ino.path, true
 	}
 	var names [maxDepth + 2]string
 	first, size := len(names), 0

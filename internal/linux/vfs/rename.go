@@ -41,7 +41,7 @@ func (fs *FS) Rename(fromDir *Inode, from string, toDir *Inode, to string, flags
 	if r.ino, e = src.find(); e != 0 {
 		return e
 	}
-	if r.old, e = dst.find(); e != 0 && e != syscall.ENOENT {
+	if r.old, e = dst.find(); e != 0 && (e != syscall.ENOENT || dst.dir.nlink == 0) {
 		return e
 	}
 	if r.old != nil && flags&RenameNoReplace != 0 {

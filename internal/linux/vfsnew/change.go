@@ -20,9 +20,6 @@ func (fs *FS) create(w *walker, kind Kind, mode uint32, target string) (*Inode, 
 // vacant says whether something of a kind may be put at the end of a walk,
 // where nothing is yet.
 func (fs *FS) vacant(w *walker, kind Kind) syscall.Errno {
-	if w.dir.removed() {
-		return syscall.ENOENT
-	}
 	if e := w.dir.permit(mayWrite | mayExec); e != 0 {
 		return e
 	}

@@ -232,49 +232,47 @@ func (ino *Inode) baseChild(name string) *Inode {
 	return &Inode{fs: fs, kind: info.Kind, base: true, number: info.Inode, parent: ino, name: path[len(ino.path)+1:], path: path, info: info}
 }
 
-// attach gives an inode of the layer a name in a folder of it. The name is
+// attach gives an inode of the layer a name in this folder of it. The name is
 // free.
-func (dir *Inode) attach(name string, ino *Inode) {
+func (ino *Inode) attach(name string, c *Inode) {
 	name = strings.Clone(name) // or it would keep the whole path in memory
-	if ino.nlink++; ino.nlink == 1 {
-		dir.fs.orphans--
-		ino.parent, ino.name = dir, name
+	if c.nlink++; c.nlink == 1 {
+		ino.fs.orphans--
+		c.parent, c.name = ino, name
 	} else {
-		ino.more = append(ino.more, link{dir, name})
+		c.more = append(c.more, link{ino, name})
 	}
-	if dir.children == nil {
-		dir.children = make(map[string]*Inode)
+	if ino.children == nil {
+		ino.children = make(map[string]*Inode)
 	}
-	dir.children[name] = ino
-	dir.changed(ino, 1)
+	ino.children[name] = c
+	ino.changed(c, 1)
 }
 
-// detach takes a name away from an inode. The caller sees to what becomes of
-// an inode without a name, by lostName or attach.
-func (dir *Inode) detach(name string, ino *Inode) {
-	delete(dir.children, name)
-	ino.nlink--
-	if ino.nlink > 0 {
-		last := len(ino.more) - 1
-		if ino.parent == dir && ino.name == name {
-			ino.parent, ino.name = ino.more[last].dir, ino.more[last].name
+// detach takes a name in this folder away from an inode. The caller sees to
+// what becomes of an inode without a name, by lostName or reattach.
+func (ino *Inode) detach(name string, c *Inode) {
+	delete(ino.children, name)
+	if c.nlink--; c.nlink > 0 {
+		last := len(c.more) - 1
+		if c.parent == ino && c.name == name {
+			c.parent, c.name = c.more[last].dir, c.more[last].name
 		} else {
-			i := slices.Index(ino.more, link{dir, name})
-			ino.more[i] = ino.more[last]
+			c.more[slices.Index(c.more, link{ino, name})] = c.more[last]
 		}
-		ino.more[last] = link{}
-		ino.more = ino.more[:last]
+		c.more[last] = link{}
+		c.more = c.more[:last]
 	}
-	dir.changed(ino, -1)
+	ino.changed(c, -1)
 }
 
-// changed notes that a name was added (by = 1) to a folder or removed (-1).
-func (dir *Inode) changed(ino *Inode, by int) {
-	if ino.kind == Dir {
-		dir.subdirs += by
+// changed notes that a name was added to this folder (by = 1) or removed (-1).
+func (ino *Inode) changed(c *Inode, by int) {
+	if c.kind == Dir {
+		ino.subdirs += by
 	}
-	dir.stamp(mtime | ctime)
-	ino.times[2] = dir.times[2]
+	ino.stamp(mtime | ctime)
+	c.times[2] = ino.times[2]
 }
 
 // removed says whether a folder of the layer was removed; no name can be added
@@ -284,6 +282,9 @@ func (ino *Inode) removed() bool { return !ino.base && ino.nlink == 0 }
 // Path gives an absolute path of the inode, one of them if it has several. It is false when the inode has no name, or when the
 // path would be longer than a path can be (4095 bytes).
 func (fs *FS) Path(ino *Inode) (string, bool) {
+	if ino.path != "" {
+		return ino.path, true
+	}
 	n := 0
 	for i := ino; i != &fs.root; i = i.parent {
 		if i.removed() {

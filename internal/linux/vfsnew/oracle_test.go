@@ -3,6 +3,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -111,8 +112,8 @@ func (o *oracle) same(err error, e syscall.Errno, format string, args ...any) bo
 	o.t.Helper()
 	o.log = append(o.log, fmt.Sprintf(format, args...)+": "+errnoText(e))
 	host := syscall.Errno(0)
-	if err != nil {
-		host = err.(syscall.Errno)
+	if err != nil && !errors.As(err, &host) {
+		o.t.Fatal(err)
 	}
 	if host != e {
 		o.t.Fatalf("%s; the host says %s", strings.Join(o.log[max(0, len(o.log)-40):], "\n"), errnoText(host))

@@ -59,18 +59,17 @@ func (fs *FS) Export() ([]Saved, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(dirs[i].children)) {
 			c := dirs[i].children[name]
-			var dir *Inode
-			s := Saved{Parent: i, Kind: c.kind, Link: first[c]}
-			switch {
-			case s.Link > 0:
-			case c.kind == Dir:
-				dir = c
-				fallthrough
-			default:
-				s = c.save(i)
+			if n := first[c]; n > 0 {
+				out = append(out, Saved{Parent: i, Name: []byte(name), Kind: c.kind, Link: n})
+				dirs = append(dirs, nil)
+				continue
 			}
+			s, dir := c.save(i), c
 			s.Name = []byte(name)
-			if c.nlink > 1 && s.Link == 0 {
+			if c.kind != Dir {
+				dir = nil
+			}
+			if c.nlink > 1 {
 				first[c] = len(out)
 			}
 			out, dirs = append(out, s), append(dirs, dir)

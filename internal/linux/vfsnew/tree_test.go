@@ -437,6 +437,33 @@ func TestLinksAreBounded(t *testing.T) {
 	want(t, fs.Link(&fs.tmp, fs.Root(), "/tmp/x"), syscall.EPERM)
 }
 
+func BenchmarkResolve(b *testing.B) {
+	fs := New(testBase(), roomy, tick())
+	for b.Loop() {
+		if _, e := fs.Resolve(fs.Root(), "/usr/lib/python3.13/os.py", true); e != 0 {
+			b.Fatal(e)
+		}
+	}
+}
+
+func BenchmarkWriteAndUnlink(b *testing.B) {
+	fs := New(testBase(), roomy, tick())
+	block := make([]byte, 1<<19)
+	b.SetBytes(1 << 19)
+	for b.Loop() {
+		ino, e := fs.Open(fs.Root(), "/tmp/f", syscall.O_CREAT|syscall.O_WRONLY, 0o644)
+		if e == 0 {
+			_, e = fs.WriteAt(ino, block, 0)
+		}
+		if e == 0 {
+			e = fs.Unlink(fs.Root(), "/tmp/f")
+		}
+		if e != 0 {
+			b.Fatal(e)
+		}
+	}
+}
+
 func BenchmarkNew(b *testing.B) {
 	base := testBase()
 	for b.Loop() {

@@ -55,11 +55,10 @@ func (w *walker) toLast() syscall.Errno {
 			w.name = name
 			return 0
 		}
-		if tooLong(w.dir, name) {
-			return syscall.ENAMETOOLONG
-		}
-		next := w.dir.child(name)
+		next, e := w.lookup(name)
 		switch {
+		case e != 0:
+			return e
 		case next == nil:
 			return syscall.ENOENT
 		case next.kind == Symlink:
@@ -99,20 +98,26 @@ func (w *walker) slash() bool { return w.rest != "" }
 // something, and not with ".", ".." or the root.
 func (w *walker) ordinary() bool { return w.name != "" && w.name != "." && w.name != ".." }
 
-// tooLong says whether nothing in a folder can have a name. In a removed
-// folder names are not even looked at.
-func tooLong(dir *Inode, name string) bool { return len(name) > maxName && !dir.removed() }
-
-// last looks the last name up: nil when it is not there, ENAMETOOLONG when no
-// name is that long.
+// last looks the last name up, as lookup does.
 func (w *walker) last() (*Inode, syscall.Errno) {
-	switch {
-	case w.name == "":
+	if w.name == "" {
 		return w.dir, 0
-	case tooLong(w.dir, w.name):
+	}
+	return w.lookup(w.name)
+}
+
+// lookup finds a name in the folder reached: nil when it is not there. It
+// fails when it cannot be there: with ENAMETOOLONG, or ENOENT for any name in a
+// removed folder.
+func (w *walker) lookup(name string) (*Inode, syscall.Errno) {
+	switch {
+	case name == "." || name == "..":
+	case w.dir.removed():
+		return nil, syscall.ENOENT
+	case len(name) > maxName:
 		return nil, syscall.ENAMETOOLONG
 	}
-	return w.dir.child(w.name), 0
+	return w.dir.child(name), 0
 }
 
 // Resolve finds what a path names, from dir if it is relative. The last name
