@@ -83,6 +83,7 @@ func (p *Process) Exec(prog Program) error {
 	if e != 0 {
 		return fmt.Errorf("working folder %s: %w", prog.Dir, e)
 	}
+	p.fs.Ref(dir)
 	p.cwd = dir
 	sp, err := p.pushStack(prog)
 	if err != nil {

@@ -44,6 +44,29 @@ type descriptor struct {
 type descriptors struct {
 	table []descriptor
 	used  int
+	// listed counts the entries of all listings under way.
+	listed int
+}
+
+// maxListed bounds the entries of all folder listings under way: a listing is
+// kept, so that it stays the same between two getdents64.
+const maxListed = 128 << 10
+
+// list starts a listing.
+func (d *descriptors) list(f *description, entries []vfs.Dirent) bool {
+	d.unlist(f)
+	if d.listed+len(entries) > maxListed {
+		return false
+	}
+	f.entries = entries
+	d.listed += len(entries)
+	return true
+}
+
+// unlist ends a listing.
+func (d *descriptors) unlist(f *description) {
+	d.listed -= len(f.entries)
+	f.entries = nil
 }
 
 func (d *descriptors) init() {
@@ -51,7 +74,7 @@ func (d *descriptors) init() {
 		descriptor{file: &description{file: emptyStream{}, refs: 1}},
 		descriptor{file: &description{file: sinkStream(1), flags: syscall.O_WRONLY, refs: 1}},
 		descriptor{file: &description{file: sinkStream(2), flags: syscall.O_WRONLY, refs: 1}})
-	d.used = 3
+	d.used, d.listed = 3, 0
 }
 
 // open counts descriptors beyond the standard streams.
@@ -89,6 +112,7 @@ func (p *Process) closeFD(fd uint64) bool {
 	p.fds.table[fd] = descriptor{}
 	p.fds.used--
 	if f.refs--; f.refs == 0 {
+		p.fds.unlist(f)
 		f.release(p)
 	}
 	return true

@@ -199,6 +199,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	if e != 0 {
 		return fmt.Errorf("%w: working folder: %w", ErrState, e)
 	}
+	fs.Ref(cwd)
 	p.cwd, p.umask = cwd, s.Umask
 	p.mem.brk, p.mem.brkFresh, p.mem.fresh, p.mem.end = s.Brk, s.BrkFresh, s.Fresh, s.End
 	p.mem.free = append(p.mem.free[:0], s.Free...)

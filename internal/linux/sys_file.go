@@ -264,7 +264,7 @@ func sysLseek(p *Process, a *args) uint64 {
 	}
 	f.pos = off
 	if off == 0 {
-		f.entries = nil // rewinddir
+		p.fds.unlist(f) // rewinddir
 	}
 	return uint64(off)
 }
@@ -440,7 +440,12 @@ func sysGetdents64(p *Process, a *args) uint64 {
 		return fail(syscall.ENOTDIR)
 	}
 	if f.entries == nil {
-		f.entries = p.fs.ReadDir(ino)
+		if f.pos > 0 {
+			return 0 // the listing was read to its end
+		}
+		if !p.fds.list(f, p.fs.ReadDir(ino)) {
+			return fail(syscall.ENOMEM)
+		}
 	}
 	buf := p.buffer(int(min(a[2], transferSize)))
 	n := 0
@@ -465,6 +470,9 @@ func sysGetdents64(p *Process, a *args) uint64 {
 	}
 	if !p.cpu.CopyOut(a[1], buf[:n]) {
 		return fail(syscall.EFAULT)
+	}
+	if f.pos >= int64(len(f.entries)) {
+		p.fds.unlist(f)
 	}
 	return uint64(n)
 }

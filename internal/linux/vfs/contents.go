@@ -1,135 +1,216 @@
-//go:build linux
-
 package vfs
 
 import "syscall"
 
-// ReadAt reads a file's bytes from off on. 0 bytes mean the end of the file.
+const (
+	// chunkSize is the unit in which a file takes memory, in bytes.
+	chunkSize = 4096
+	// maxFileSize bounds the offsets in a file (1 TiB); holes cost nothing, so
+	// this is far more than fits.
+	maxFileSize = 1 << 40
+)
+
+// contents are the bytes of a file of the layer. Chunks that are not there are
+// holes and read as zero. Bytes past size in the last chunk are zero.
+type contents struct {
+	size   int64
+	chunks map[int64]*[chunkSize]byte
+}
+
+// allocated gives the bytes the chunks take.
+func (c *contents) allocated() int64 { return int64(len(c.chunks)) * chunkSize }
+
+func (c *contents) readAt(p []byte, off int64) int {
+	if off >= c.size {
+		return 0
+	}
+	p = p[:min(int64(len(p)), c.size-off)]
+	for n := 0; n < len(p); {
+		at := off + int64(n)
+		in := at % chunkSize
+		part := p[n:min(len(p), n+int(chunkSize-in))]
+		if chunk := c.chunks[at/chunkSize]; chunk != nil {
+			copy(part, chunk[in:])
+		} else {
+			clear(part)
+		}
+		n += len(part)
+	}
+	return len(p)
+}
+
+// chunk gives chunk i for writing, nil when there is no room for it.
+func (fs *FS) chunk(c *contents, i int64) *[chunkSize]byte {
+	if chunk := c.chunks[i]; chunk != nil {
+		return chunk
+	}
+	if !fs.takeBytes(chunkSize) {
+		return nil
+	}
+	if c.chunks == nil {
+		c.chunks = make(map[int64]*[chunkSize]byte)
+	}
+	chunk := new([chunkSize]byte)
+	c.chunks[i] = chunk
+	return chunk
+}
+
+// resize sets the size, dropping what lies past it.
+func (fs *FS) resize(c *contents, size int64) {
+	if size < c.size {
+		before := c.allocated()
+		first := (size + chunkSize - 1) / chunkSize
+		end := (c.size + chunkSize - 1) / chunkSize
+		if end-first < int64(len(c.chunks)) {
+			for i := first; i < end; i++ {
+				delete(c.chunks, i)
+			}
+		} else {
+			for i := range c.chunks {
+				if i >= first {
+					delete(c.chunks, i)
+				}
+			}
+		}
+		fs.bytes -= before - c.allocated()
+		if chunk := c.chunks[size/chunkSize]; chunk != nil {
+			clear(chunk[size%chunkSize:])
+		}
+	}
+	c.size = size
+}
+
+// ReadAt reads the bytes of a file at an offset: fewer than asked for only at
+// the end of the file, none past it. It fails with EISDIR or EINVAL for what
+// is not a file, and with EIO when the base cannot give its bytes.
 func (ino *Inode) ReadAt(p []byte, off int64) (int, syscall.Errno) {
 	switch {
 	case ino.kind == Dir:
 		return 0, syscall.EISDIR
 	case ino.kind != File || off < 0:
 		return 0, syscall.EINVAL
-	case !ino.layer:
-		b, ok := ino.Content()
-		if !ok {
-			return 0, syscall.EIO
-		}
-		return copy(p, b[min(off, int64(len(b))):]), 0
-	case off >= ino.size:
+	case !ino.base:
+		return ino.data.readAt(p, off), 0
+	}
+	b, ok := ino.Content()
+	switch {
+	case !ok:
+		return 0, syscall.EIO
+	case off >= int64(len(b)):
 		return 0, 0
 	}
-	p = p[:min(int64(len(p)), ino.size-off)]
-	ino.data.readAt(p, off)
-	return len(p), 0
+	return copy(p, b[off:]), 0
 }
 
-// Content gives the bytes of a file of the base, shared by all guests and
-// never to be written to; false for every other inode, and for a file that the
-// base cannot read.
+// Content gives the shared bytes of a file of the base, which must not be
+// written to; false for everything else and when the base cannot give them.
 func (ino *Inode) Content() ([]byte, bool) {
-	if ino.layer || ino.kind != File {
+	if !ino.base || ino.kind != File {
 		return nil, false
 	}
-	b, err := ino.fs.base.Content(ino.path)
-	return b, err == nil
+	if !ino.loaded {
+		b, err := ino.fs.base.Content(ino.path)
+		if err != nil {
+			return nil, false
+		}
+		ino.shared, ino.loaded = b, true
+	}
+	return ino.shared, true
 }
 
-// writable says why a file cannot be written to.
+// writable says whether the bytes of an inode can be changed at all.
 func (ino *Inode) writable() syscall.Errno {
 	switch {
 	case ino.kind == Dir:
 		return syscall.EISDIR
 	case ino.kind != File:
 		return syscall.EINVAL
-	case !ino.layer:
+	case ino.base:
 		return syscall.EROFS
-	case ino.freed:
-		// Nobody may hold it, and nobody would give its pages back.
-		return syscall.ESTALE
 	}
 	return 0
 }
 
-// WriteAt writes p to a file from off on. It writes less than all of p when
-// the layer's room or the largest file's end comes first, and fails with
-// ENOSPC or EFBIG when not even one byte can be written.
+// WriteAt writes bytes to a file at an offset. It writes fewer than asked for
+// when the layer is full or the offset passes 1 TiB, and fails with ENOSPC or
+// EFBIG when nothing can be written. EROFS is for files of the base. It does
+// not look at the mode: that was done when the file was opened.
 func (fs *FS) WriteAt(ino *Inode, p []byte, off int64) (int, syscall.Errno) {
-	e := ino.writable()
-	switch {
-	case e != 0:
+	if e := ino.writable(); e != 0 {
 		return 0, e
+	}
+	switch {
 	case off < 0:
 		return 0, syscall.EINVAL
 	case len(p) == 0:
 		return 0, 0
-	case off >= maxFile:
+	case off >= maxFileSize:
 		return 0, syscall.EFBIG
 	}
-	p = p[:min(int64(len(p)), maxFile-off)]
-	n := 0
+	p = p[:min(int64(len(p)), maxFileSize-off)]
+	c, n := &ino.data, 0
 	for n < len(p) {
-		page := ino.need(off / pageSize)
-		if page == nil {
+		at := off + int64(n)
+		chunk := fs.chunk(c, at/chunkSize)
+		if chunk == nil {
 			break
 		}
-		k := copy(page[off%pageSize:], p[n:])
-		n, off = n+k, off+int64(k)
-		ino.size = max(ino.size, off)
+		n += copy(chunk[at%chunkSize:], p[n:])
 	}
 	if n == 0 {
 		return 0, syscall.ENOSPC
 	}
-	ino.modified()
+	c.size = max(c.size, off+int64(n))
+	ino.stamp(mtime | ctime)
 	return n, 0
 }
 
-// Truncate sets a file's length. What it gains is a hole.
+// Truncate sets the size of a file. What is added is a hole. It fails with
+// EFBIG past 1 TiB and with EROFS for a file of the base.
 func (fs *FS) Truncate(ino *Inode, size int64) syscall.Errno {
-	e := ino.writable()
-	switch {
-	case e != 0:
-		return e
+	switch e := ino.writable(); {
 	case size < 0:
 		return syscall.EINVAL
-	case size > maxFile:
+	case e != 0:
+		return e
+	case size > maxFileSize:
 		return syscall.EFBIG
 	}
-	ino.resize(size)
-	ino.modified()
+	fs.resize(&ino.data, size)
+	ino.stamp(mtime | ctime)
 	return 0
 }
 
-// Allocate makes sure that n bytes of a file from off on have their memory,
-// all or nothing, and that the file reaches that far: fallocate without flags.
+// Allocate takes memory for n bytes of a file from an offset on, and makes the
+// file long enough to hold them. It changes nothing when they do not fit
+// (ENOSPC).
 func (fs *FS) Allocate(ino *Inode, off, n int64) syscall.Errno {
-	e := ino.writable()
-	switch {
-	case e != 0:
-		return e
+	switch e := ino.writable(); {
 	case off < 0 || n <= 0:
 		return syscall.EINVAL
-	case n > maxFile || off > maxFile-n:
+	case e != 0:
+		return e
+	case off > maxFileSize || n > maxFileSize-off:
 		return syscall.EFBIG
 	}
-	first, end := off/pageSize, pagesIn(off+n)
-	if end-first > pagesIn(fs.limits.Bytes) {
+	c := &ino.data
+	first, end := off/chunkSize, (off+n+chunkSize-1)/chunkSize
+	if end-first > fs.limits.Bytes/chunkSize { // which bounds the loops below
 		return syscall.ENOSPC
 	}
-	missing := int64(0)
+	need := int64(0)
 	for i := first; i < end; i++ {
-		if ino.data[i] == nil {
-			missing++
+		if c.chunks[i] == nil {
+			need += chunkSize
 		}
 	}
-	if missing*pageSize > fs.limits.Bytes-fs.bytes {
+	if need > fs.limits.Bytes-fs.bytes {
 		return syscall.ENOSPC
 	}
 	for i := first; i < end; i++ {
-		ino.need(i)
+		fs.chunk(c, i)
 	}
-	ino.size = max(ino.size, off+n)
-	ino.modified()
+	c.size = max(c.size, off+n)
+	ino.stamp(mtime | ctime)
 	return 0
 }

@@ -1,26 +1,18 @@
 // Package vfs is a guest's file tree: a read-only base that all guests share
-// (the image) under a bounded writable layer in memory.
+// (the image) with a bounded writable layer in memory.
 //
-// Nothing of the base is ever copied up: its files and folders answer EROFS to
-// every change, and its file contents are handed out as they are. The writable
-// layer has two roots, /tmp and /work; /dev holds the memory devices. Names,
-// links, permissions and errors are those of Linux (fs/namei.c), for a process
-// that is not root and owns the writable layer.
+// The layer is not laid over the base: nothing is copied up. The base is
+// read-only (EROFS); the folders /tmp and /work belong to the guest, and /dev
+// holds the memory devices. Base and layer are two file systems with their own
+// device numbers, so a rename or a link from one to the other fails with EXDEV.
 //
-// The package knows neither system call numbers nor guest memory: Go values
-// go in, and a [syscall.Errno] comes out, 0 meaning success.
+// The package knows no system call numbers and no guest memory: Go values go
+// in, errno values come out (0 is success), in the order Linux checks for them.
 //
-// # Memory
+// A guest makes one system call at a time, so there are no locks here: the
+// methods of a tree and of its inodes are called by one goroutine at a time.
+// Only the Base is shared between guests.
 //
-// [Limits] bounds the layer. Contents are charged page by page, holes cost
-// nothing; every name and every unlinked file still open costs one inode. What
-// a guest can make the host hold is therefore Limits.Bytes plus about a
-// kilobyte for each of Limits.Inodes. Folders nest at most 256 deep, so that
-// nothing that walks the tree is unbounded.
-//
-// # Concurrency
-//
-// There are no locks. A tree belongs to one guest, whose system calls are
-// answered one at a time; only the base is shared, and it must be safe for
-// concurrent reading.
+// Guests are hostile. What a guest can make the host hold is bounded by Limits,
+// and no operation recurses: the depth of folders is bounded as well.
 package vfs

@@ -1,246 +1,308 @@
-//go:build linux
-
 package vfs
 
-import "syscall"
-
-// Kind is what an inode is.
-type Kind uint8
-
-// The kinds of inodes.
-const (
-	File Kind = iota + 1
-	Dir
-	Symlink
-	Device
+import (
+	"slices"
+	"strings"
+	"syscall"
 )
 
-// Inode is a file, folder, symbolic link or device of a tree. An inode of the
-// base is made when it is looked up for the first time and is the same one
-// from then on.
+// Inode is one file, folder, symbolic link or device. It belongs to the tree
+// that gave it and is of no use to another.
 type Inode struct {
 	fs     *FS
 	kind   Kind
-	layer  bool // in the writable layer
+	base   bool
 	number uint64
-	mode   uint32 // permission bits
-	rdev   uint64
-	target string // of a symbolic link
 
-	// nlink is the number of names; 2 and the number of folders in it for a
-	// folder of the layer, 0 once it is removed.
-	nlink int
-	// refs counts what the caller holds, pins the folders below that still
-	// exist: a removed folder that is open finds its parent through "..".
-	refs, pins int
-	// freed: what the inode was charged for has been given back.
-	freed bool
-	// linkable: made without a name, and may be given one.
-	linkable bool
-
-	// parent and name are where a folder is, and where a file was linked last.
+	// parent and name are the inode's first name, and more are its other hard
+	// links. A removed folder keeps its parent.
 	parent *Inode
 	name   string
-	// children are the entries of a folder: all of them in the layer, those
-	// looked up so far in the base.
+	more   []link
+
+	// children are a folder's entries: all of them in the layer, those met so
+	// far in the base.
 	children map[string]*Inode
 
-	path string // in the base
-	size int64  // of a file
-	data pages  // of a file of the layer
+	// Of the base only.
+	path   string
+	info   Info
+	rdev   uint64
+	shared []byte
+	loaded bool
 
-	atime, mtime, ctime stamp
+	// Of the layer only. nlink counts names, subdirs the folders in a folder.
+	mode     uint32
+	nlink    int
+	subdirs  int
+	refs     int
+	linkable bool
+	freed    bool
+	target   string
+	data     contents
+	times    [3]Time
 }
 
-// stamp is a point in time.
-type stamp struct{ sec, nsec int64 }
+// link is one name of an inode.
+type link struct {
+	dir  *Inode
+	name string
+}
 
-// setBase makes ino an inode of the base.
-func (ino *Inode) setBase(fs *FS, path string, info Info) {
-	ino.fs, ino.path, ino.kind, ino.number, ino.nlink = fs, path, info.Kind, info.Inode, 1
-	switch info.Kind {
-	case Dir:
-		ino.mode, ino.size = 0o555, pageSize
-	case Symlink:
-		ino.mode, ino.target, ino.size = 0o777, info.Target, int64(len(info.Target))
-	case File:
-		ino.mode, ino.size = 0o444, info.Size
-		if info.Executable {
-			ino.mode = 0o555
+// Time is a time stamp for Utimes.
+type Time struct {
+	// Sec and Nsec are the time since the Unix epoch.
+	Sec, Nsec int64
+	// Now asks for the present time, Omit for no change; the other fields are
+	// then not looked at.
+	Now, Omit bool
+}
+
+// The bits of stamp, in the order of Inode.times.
+const (
+	atime = 1 << iota
+	mtime
+	ctime
+)
+
+// stamp sets time stamps to the present.
+func (ino *Inode) stamp(which int) {
+	sec, nsec := ino.fs.clock()
+	for i := range ino.times {
+		if which&(1<<i) != 0 {
+			ino.times[i] = Time{Sec: sec, Nsec: nsec}
 		}
 	}
 }
 
-// set makes ino an inode of the layer, with a number of its own. It is not
-// charged yet.
-func (fs *FS) set(ino *Inode, k Kind, mode uint32) {
-	ino.fs, ino.layer, ino.kind, ino.mode = fs, true, k, mode&0o7777
-	fs.next++
-	ino.number = fs.next
-	now := fs.now()
-	ino.atime, ino.mtime, ino.ctime = now, now, now
-}
-
-// newInode makes an inode of the layer that has no name yet. A caller that
-// does not give it one must see to it that it is released.
-func (fs *FS) newInode(k Kind, mode uint32) (*Inode, syscall.Errno) {
-	if fs.inodes >= fs.limits.Inodes {
-		return nil, syscall.ENOSPC
-	}
-	fs.inodes++
-	ino := &Inode{}
-	fs.set(ino, k, mode)
-	return ino, 0
-}
-
-func (fs *FS) now() stamp {
-	sec, nsec := fs.clock()
-	return stamp{sec, nsec}
-}
-
-// modified sets the time stamps of a change of contents.
-func (ino *Inode) modified() {
-	ino.mtime = ino.fs.now()
-	ino.ctime = ino.mtime
-}
-
-// changed sets the time stamp of a change of attributes.
-func (ino *Inode) changed() { ino.ctime = ino.fs.now() }
-
-// Ref keeps an inode alive while an open file or the working folder needs it.
-func (fs *FS) Ref(ino *Inode) { ino.refs++ }
-
-// Unref ends what Ref began. What an inode without a name was charged for is
-// given back with the last reference; the inode must not be used any more.
-func (fs *FS) Unref(ino *Inode) {
-	if ino == nil || ino.refs == 0 {
-		return
-	}
-	ino.refs--
-	fs.release(ino)
-}
-
-// release gives back what an inode was charged for if nothing can reach it any
-// more, and goes on with the folder it was in.
-func (fs *FS) release(ino *Inode) {
-	for ino.layer && ino.nlink == 0 && ino.refs == 0 && ino.pins == 0 && !ino.freed {
-		ino.freed = true
-		fs.inodes--
-		switch ino.kind {
-		case Dir:
-			ino = ino.parent
-			ino.pins--
-			continue
-		case File:
-			ino.resize(0)
-		case Symlink:
-			fs.bytes -= targetBytes(ino.target)
-		case Device:
-		}
-		return
-	}
-}
-
-// targetBytes is what a symbolic link's target is charged: a page, unless it
-// is so short that it counts as part of the inode (as in mm/shmem.c).
-func targetBytes(target string) int64 {
-	if len(target) < 128 {
-		return 0
-	}
-	return pageSize
-}
-
-// Kind is what the inode is.
+// Kind says what the inode is.
 func (ino *Inode) Kind() Kind { return ino.kind }
 
-// ReadLink is where a symbolic link points; empty for every other inode.
-func (ino *Inode) ReadLink() string { return ino.target }
+// ReadLink gives the target of a symbolic link, "" for what is none.
+func (ino *Inode) ReadLink() string {
+	if ino.base {
+		return ino.info.Target
+	}
+	return ino.target
+}
 
-// child finds an entry of a folder; nil when there is none.
+// Stat is what stat tells of an inode.
+type Stat struct {
+	Dev, Ino, Nlink uint64
+	// Mode includes the type bits.
+	Mode, UID, GID uint32
+	Rdev           uint64
+	// Size is in bytes, Blocks in units of 512 bytes.
+	Size, Blksize, Blocks int64
+	AtimeSec, AtimeNsec   int64
+	MtimeSec, MtimeNsec   int64
+	CtimeSec, CtimeNsec   int64
+}
+
+// Stat describes the inode. The number of links of a base folder is 1, which
+// by convention says that folders in it are not counted.
+func (ino *Inode) Stat() Stat {
+	s := Stat{Ino: ino.number, Blksize: chunkSize}
+	if ino.base {
+		s.Dev, s.Nlink, s.Rdev, s.Mode, s.Size = BaseDev, 1, ino.rdev, ino.baseMode(), ino.info.Size
+		s.AtimeSec, s.MtimeSec, s.CtimeSec = baseTime, baseTime, baseTime
+		s.Blocks = (s.Size + 511) / 512
+		if ino.kind == Symlink {
+			s.Size, s.Blocks = int64(len(ino.info.Target)), 0
+		}
+		return s
+	}
+	s.Dev, s.Nlink, s.UID, s.GID = LayerDev, uint64(ino.nlink), ownerID, ownerID
+	s.AtimeSec, s.AtimeNsec = ino.times[0].Sec, ino.times[0].Nsec
+	s.MtimeSec, s.MtimeNsec = ino.times[1].Sec, ino.times[1].Nsec
+	s.CtimeSec, s.CtimeNsec = ino.times[2].Sec, ino.times[2].Nsec
+	switch ino.kind {
+	case Dir:
+		s.Mode, s.Size = syscall.S_IFDIR|ino.mode, chunkSize
+		if ino.nlink > 0 {
+			s.Nlink = uint64(2 + ino.subdirs)
+		}
+	case Symlink:
+		s.Mode, s.Size = syscall.S_IFLNK|0o777, int64(len(ino.target))
+	default:
+		s.Mode, s.Size, s.Blocks = syscall.S_IFREG|ino.mode, ino.data.size, ino.data.allocated()/512
+	}
+	return s
+}
+
+func (ino *Inode) baseMode() uint32 {
+	switch ino.kind {
+	case Dir:
+		return syscall.S_IFDIR | 0o555
+	case Symlink:
+		return syscall.S_IFLNK | 0o777
+	case Device:
+		return syscall.S_IFCHR | 0o666
+	}
+	if ino.info.Executable {
+		return syscall.S_IFREG | 0o555
+	}
+	return syscall.S_IFREG | 0o444
+}
+
+// The owner's permission bits.
+const (
+	mayRead  = 0o400
+	mayWrite = 0o200
+	mayExec  = 0o100
+)
+
+// permit checks the owner's bits of an inode of the layer, and that nobody
+// writes to the base. Anybody may read the base and walk through it.
+func (ino *Inode) permit(want uint32) syscall.Errno {
+	switch {
+	case ino.base && ino.kind != Device && want&mayWrite != 0:
+		return syscall.EROFS
+	case !ino.base && ino.kind != Symlink && want&^ino.mode != 0:
+		return syscall.EACCES
+	}
+	return 0
+}
+
+// devices are the entries of /dev with their numbers
+// (Documentation/admin-guide/devices.txt), sorted by name.
+var devices = []struct {
+	name string
+	rdev uint64
+}{
+	{"full", 1<<8 | 7},
+	{"null", 1<<8 | 3},
+	{"random", 1<<8 | 8},
+	{"urandom", 1<<8 | 9},
+	{"zero", 1<<8 | 5},
+}
+
+// deviceNumber is the inode number of entry i of devices.
+func deviceNumber(i int) uint64 { return ownNumbers + 2 + uint64(i) }
+
+// child finds one name in a folder; nil when it is not there. The names "."
+// and ".." are understood.
 func (ino *Inode) child(name string) *Inode {
-	if c, ok := ino.children[name]; ok {
+	switch name {
+	case ".":
+		return ino
+	case "..":
+		return ino.parent
+	}
+	c := ino.children[name]
+	if c != nil || !ino.base {
 		return c
 	}
-	if ino.layer {
+	if c = ino.baseChild(name); c == nil {
 		return nil
 	}
-	if c := ino.fs.mounted(ino, name); c != nil {
-		return c
+	if ino.children == nil {
+		ino.children = make(map[string]*Inode)
 	}
-	path := ino.childPath(name)
-	info, ok := ino.fs.base.Lookup(path)
-	if !ok {
-		return nil
-	}
-	c := &Inode{parent: ino, name: name}
-	c.setBase(ino.fs, path, info)
-	ino.put(name, c)
+	ino.children[name] = c
 	return c
 }
 
-func (ino *Inode) childPath(name string) string {
-	if ino.path == "/" {
-		return "/" + name
+// baseChild makes the inode for an entry of a folder of the base.
+func (ino *Inode) baseChild(name string) *Inode {
+	fs := ino.fs
+	switch ino {
+	case &fs.root:
+		switch name {
+		case "tmp":
+			return &fs.tmp
+		case "work":
+			return &fs.work
+		case "dev":
+			return &fs.dev
+		}
+	case &fs.dev:
+		for i, d := range devices {
+			if d.name == name {
+				return &Inode{fs: fs, kind: Device, base: true, number: deviceNumber(i), parent: ino, name: name, rdev: d.rdev}
+			}
+		}
+		return nil
 	}
-	return ino.path + "/" + name
+	path := ino.path + "/" + name
+	info, ok := fs.base.Lookup(path)
+	if !ok {
+		return nil
+	}
+	return &Inode{fs: fs, kind: info.Kind, base: true, number: info.Inode, parent: ino, name: path[len(ino.path)+1:], path: path, info: info}
 }
 
-func (ino *Inode) put(name string, c *Inode) {
+// attach gives an inode of the layer a name in this folder of it. The name is
+// free.
+func (ino *Inode) attach(name string, c *Inode) {
+	name = strings.Clone(name) // or it would keep the whole path in memory
+	if c.nlink++; c.nlink == 1 {
+		ino.fs.orphans--
+		c.parent, c.name = ino, name
+	} else {
+		c.more = append(c.more, link{ino, name})
+	}
 	if ino.children == nil {
-		ino.children = map[string]*Inode{}
+		ino.children = make(map[string]*Inode)
 	}
 	ino.children[name] = c
+	ino.changed(c, 1)
 }
 
-// depth is how many folders are above one.
-func (ino *Inode) depth() int {
-	n := 0
-	for ; ino != &ino.fs.root; ino = ino.parent {
-		n++
-	}
-	return n
-}
-
-// height is how many levels of folders are below one of the layer.
-func (ino *Inode) height() int {
-	h := 0
-	for _, c := range ino.children {
-		if c.kind == Dir {
-			h = max(h, 1+c.height())
+// detach takes a name in this folder away from an inode. The caller sees to
+// what becomes of an inode without a name, by lostName or reattach.
+func (ino *Inode) detach(name string, c *Inode) {
+	delete(ino.children, name)
+	if c.nlink--; c.nlink > 0 {
+		last := len(c.more) - 1
+		if c.parent == ino && c.name == name {
+			c.parent, c.name = c.more[last].dir, c.more[last].name
+		} else {
+			c.more[slices.Index(c.more, link{ino, name})] = c.more[last]
 		}
+		c.more[last] = link{}
+		c.more = c.more[:last]
 	}
-	return h
+	ino.changed(c, -1)
 }
 
-// within reports whether a folder is dir or below it.
-func (ino *Inode) within(dir *Inode) bool {
-	for ; ino != dir; ino = ino.parent {
-		if ino == &ino.fs.root {
-			return false
-		}
+// changed notes that a name was added to this folder (by = 1) or removed (-1).
+func (ino *Inode) changed(c *Inode, by int) {
+	if c.kind == Dir {
+		ino.subdirs += by
 	}
-	return true
+	ino.stamp(mtime | ctime)
+	c.times[2] = ino.times[2]
 }
 
-// Path gives the absolute path of an inode. It reports false when there is
-// none any more, or when a file was linked last under a name that is gone.
+// removed says whether a folder of the layer was removed; no name can be added
+// to it then.
+func (ino *Inode) removed() bool { return !ino.base && ino.nlink == 0 }
+
+// Path gives an absolute path of the inode, one of them if it has several. It is false when the inode has no name, or when the
+// path would be longer than a path can be (4095 bytes).
 func (fs *FS) Path(ino *Inode) (string, bool) {
 	if ino.path != "" {
 		return ino.path, true
 	}
-	var names [maxDepth + 2]string
-	first, size := len(names), 0
-	for ; ino != &fs.root; ino = ino.parent {
-		if ino.nlink == 0 || first == 0 || ino.parent.child(ino.name) != ino {
+	n := 0
+	for i := ino; i != &fs.root; i = i.parent {
+		if i.removed() {
 			return "", false
 		}
-		first--
-		names[first] = ino.name
-		size += 1 + len(ino.name)
+		if n += 1 + len(i.name); n > maxPath {
+			return "", false
+		}
 	}
-	path := make([]byte, 0, size)
-	for _, n := range names[first:] {
-		path = append(append(path, '/'), n...)
+	if n == 0 {
+		return "/", true
 	}
-	return string(path), true
+	b := make([]byte, n)
+	for i := ino; i != &fs.root; i = i.parent {
+		n -= len(i.name)
+		copy(b[n:], i.name)
+		n--
+		b[n] = '/'
+	}
+	return string(b), true
 }

@@ -1,158 +1,188 @@
-//go:build linux
-
 package vfs
 
 import "syscall"
 
-// Flags of renameat2 (include/uapi/linux/fs.h).
+// Flags of Rename (include/uapi/linux/fs.h).
 const (
-	// RenameNoReplace refuses to replace what is at the new place.
+	// RenameNoReplace fails with EEXIST when the new name is taken.
 	RenameNoReplace = 1
-	// RenameExchange swaps two entries.
+	// RenameExchange swaps two names that both exist.
 	RenameExchange = 2
 )
 
-// Rename moves an entry, and replaces a file or an empty folder at the new
-// place, as renameat2 with these flags does.
+// Rename gives what has one name another name, replacing what had it: a folder
+// replaces an empty folder, anything else what is no folder. Two names of one
+// file are left as they are. It fails with EXDEV between the base and the
+// layer, EROFS in the base, EINVAL for unknown flags and for a folder that
+// would move into itself, EBUSY for a path that ends in a dot.
 func (fs *FS) Rename(fromDir *Inode, from string, toDir *Inode, to string, flags int) syscall.Errno {
-	if flags&^(RenameNoReplace|RenameExchange) != 0 || flags == RenameNoReplace|RenameExchange {
+	if flags != 0 && flags != RenameNoReplace && flags != RenameExchange {
 		return syscall.EINVAL
 	}
-	src, e := fs.parentOf(fromDir, from)
+	src, e := fs.walk(fromDir, from)
 	if e != 0 {
 		return e
 	}
-	dst, e := fs.parentOf(toDir, to)
+	dst, e := fs.walk(toDir, to)
 	switch {
 	case e != 0:
 		return e
-	case src.dir.layer != dst.dir.layer:
+	case src.dir.base != dst.dir.base:
 		return syscall.EXDEV
-	case src.last != lastName:
+	case !src.ordinary():
 		return syscall.EBUSY
-	case dst.last != lastName && flags&RenameNoReplace != 0:
+	case !dst.ordinary() && flags == RenameNoReplace:
 		return syscall.EEXIST
-	case dst.last != lastName:
+	case !dst.ordinary():
 		return syscall.EBUSY
-	case !src.dir.layer:
+	case src.dir.base:
 		return syscall.EROFS
 	}
-	r := renaming{src: src, dst: dst, exchange: flags&RenameExchange != 0}
-	if r.ino, e = src.find(); e != 0 {
+	moved, e := src.last()
+	switch {
+	case e != 0:
+		return e
+	case moved == nil:
+		return syscall.ENOENT
+	}
+	target, e := dst.last()
+	if e != 0 {
 		return e
 	}
-	if r.old, e = dst.find(); e != 0 && (e != syscall.ENOENT || dst.dir.nlink == 0) {
+	if e := renameEnds(&src, &dst, moved, target, flags); e != 0 {
 		return e
 	}
-	if r.old != nil && flags&RenameNoReplace != 0 {
-		return syscall.EEXIST
-	}
-	if e := r.checkNames(); e != 0 {
-		return e
-	}
-	if r.ino == r.old {
+	if moved == target {
 		return 0
 	}
-	if e := r.checkRights(); e != 0 {
+	if e := fs.renameAllowed(&src, &dst, moved, target, flags); e != 0 {
 		return e
 	}
-	if e := r.checkFolders(); e != 0 {
-		return e
+	src.dir.detach(src.name, moved)
+	if target != nil {
+		dst.dir.detach(dst.name, target)
 	}
-	r.do()
+	// The name moves, so the inode must not count as one without a name in
+	// between, nor take another inode of the limits.
+	fs.reattach(dst.dir, dst.name, moved)
+	switch {
+	case target == nil:
+	case flags == RenameExchange:
+		fs.reattach(src.dir, src.name, target)
+	case target.nlink == 0:
+		fs.lostName(target)
+	default:
+		fs.inodes--
+	}
 	return 0
 }
 
-// renaming is an entry on its way from src to dst, where old may be.
-type renaming struct {
-	src, dst place
-	ino, old *Inode
-	exchange bool
+// reattach is attach for an inode that was just detached.
+func (fs *FS) reattach(dir *Inode, name string, ino *Inode) {
+	if ino.nlink == 0 {
+		fs.orphans++
+	}
+	dir.attach(name, ino)
 }
 
-// checkNames has the checks of do_renameat2.
-func (r *renaming) checkNames() syscall.Errno {
-	folder := r.ino.kind == Dir
+// renameEnds checks what is at the two ends of a rename, in Linux's order.
+func renameEnds(src, dst *walker, moved, target *Inode, flags int) syscall.Errno {
+	exchange := flags == RenameExchange
 	switch {
-	case r.exchange && r.old == nil:
+	case target != nil && flags == RenameNoReplace:
+		return syscall.EEXIST
+	case target == nil && exchange:
 		return syscall.ENOENT
-	case r.exchange && r.old.kind != Dir && r.dst.slash:
+	case exchange && target.kind != Dir && dst.slash():
 		return syscall.ENOTDIR
-	case !folder && (r.src.slash || r.dst.slash && !r.exchange):
+	case moved.kind != Dir && (src.slash() || !exchange && dst.slash()):
 		return syscall.ENOTDIR
-	case folder && r.dst.dir.within(r.ino):
+	case within(dst.dir, moved):
 		return syscall.EINVAL
-	case r.old == nil || r.old.kind != Dir || !r.src.dir.within(r.old):
-		return 0
-	case r.exchange:
+	case target != nil && within(src.dir, target) && exchange:
 		return syscall.EINVAL
+	case target != nil && within(src.dir, target):
+		return syscall.ENOTEMPTY
 	}
-	return syscall.ENOTEMPTY
+	return 0
 }
 
-// checkRights has the checks of vfs_rename.
-func (r *renaming) checkRights() syscall.Errno {
-	folder := r.ino.kind == Dir
-	if e := r.src.dir.changeable(); e != 0 {
+// within says whether a folder is top or below it.
+func within(dir, top *Inode) bool {
+	for ; dir != dir.parent; dir = dir.parent {
+		if dir == top {
+			return true
+		}
+	}
+	return false
+}
+
+// renameAllowed checks the permissions of a rename and that the kinds agree.
+func (fs *FS) renameAllowed(src, dst *walker, moved, target *Inode, flags int) syscall.Errno {
+	if e := src.dir.permit(mayWrite | mayExec); e != 0 {
 		return e
 	}
-	if e := r.dst.dir.changeable(); e != 0 {
+	if target == nil {
+		if e := fs.vacant(dst, File); e != 0 {
+			return e
+		}
+	} else if e := dst.dir.permit(mayWrite | mayExec); e != 0 {
 		return e
 	}
-	if r.old != nil && !r.exchange {
+	exchange := flags == RenameExchange
+	if target != nil && !exchange {
 		switch {
-		case folder && r.old.kind != Dir:
+		case moved.kind == Dir && target.kind != Dir:
 			return syscall.ENOTDIR
-		case !folder && r.old.kind == Dir:
+		case moved.kind != Dir && target.kind == Dir:
 			return syscall.EISDIR
 		}
 	}
-	if r.src.dir == r.dst.dir {
-		return 0
-	}
-	// A folder that goes elsewhere is written to: its ".." changes.
-	if folder {
-		if e := r.ino.Access(MayWrite); e != 0 {
+	if src.dir != dst.dir {
+		if e := fs.movable(moved, dst.dir); e != 0 {
 			return e
 		}
+		if exchange {
+			return fs.movable(target, src.dir)
+		}
 	}
-	if r.exchange && r.old.kind == Dir {
-		return r.old.Access(MayWrite)
+	if target != nil && !exchange && len(target.children) > 0 {
+		return syscall.ENOTEMPTY
 	}
 	return 0
 }
 
-// checkFolders has the checks that Linux leaves to the file system, and that
-// folders do not come to nest too deep.
-func (r *renaming) checkFolders() syscall.Errno {
-	if r.old != nil && !r.exchange && len(r.old.children) > 0 {
-		return syscall.ENOTEMPTY
+// movable says whether an inode may move to another folder: a folder must be
+// writable, for its ".." changes, and its subtree must not become too deep.
+func (fs *FS) movable(ino, to *Inode) syscall.Errno {
+	if ino.kind != Dir {
+		return 0
 	}
-	if tooDeep(r.ino, r.src.dir, r.dst.dir) || r.exchange && tooDeep(r.old, r.dst.dir, r.src.dir) {
+	if e := ino.permit(mayWrite); e != 0 {
+		return e
+	}
+	if from, at := fs.depth(ino.parent), fs.depth(to); at > from && at+height(ino) > maxDepth {
 		return syscall.ENAMETOOLONG
 	}
 	return 0
 }
 
-func tooDeep(ino, from, to *Inode) bool {
-	if ino.kind != Dir {
-		return false
+// height counts the folders from dir down to the deepest in it, dir included.
+func height(dir *Inode) int {
+	n := 0
+	for level := []*Inode{dir}; len(level) > 0; n++ {
+		var next []*Inode
+		for _, d := range level {
+			if d.subdirs == 0 {
+				continue
+			}
+			for _, c := range d.children {
+				if c.kind == Dir {
+					next = append(next, c)
+				}
+			}
+		}
+		level = next
 	}
-	// Most moves go no deeper, and need no look at all that is below.
-	depth := to.depth()
-	return depth > from.depth() && depth+1+ino.height() > maxDepth
-}
-
-func (r *renaming) do() {
-	r.src.detach(r.ino)
-	switch {
-	case r.exchange:
-		r.dst.detach(r.old)
-		r.src.attach(r.old)
-		r.old.changed()
-	case r.old != nil:
-		r.dst.remove(r.old)
-	}
-	r.dst.attach(r.ino)
-	r.ino.changed()
+	return n
 }

@@ -1,196 +1,232 @@
-//go:build linux
-
 package vfs
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
-	"syscall"
-	"unicode/utf8"
 )
 
-// Saved is an entry of the writable layer in a form that JSON can keep.
+// Saved is one name of the writable layer, in a form that can be kept in a
+// file. Names and targets are bytes because a guest's need not be valid UTF-8,
+// which JSON would not keep.
 type Saved struct {
-	// Path is absolute and clean, below /tmp or /work.
-	Path string
-	// Kind is File, Dir or Symlink.
-	Kind Kind
-	// Mode has the permission bits.
+	// Parent is the index of the folder in the list, which comes before what
+	// is in it; -1 for /tmp and /work, which come first.
+	Parent int
+	Name   []byte
+	Kind   Kind
+	// Link is set for a further hard link: the index of the file it is another
+	// name of. The fields below are then not used.
+	Link int `json:",omitempty"`
 	Mode uint32
-	// Sec and Nsec are the time of the last modification.
-	Sec, Nsec int64
+	// Access and Modify are the time stamps in seconds and nanoseconds.
+	Access, Modify [2]int64
 	// Target is where a symbolic link points.
-	Target string `json:",omitempty"`
-	// Data is what a file holds.
-	Data []byte `json:",omitempty"`
+	Target []byte `json:",omitempty"`
+	// Size is the length of a file, Data its bytes without the holes.
+	Size int64    `json:",omitempty"`
+	Data []Extent `json:",omitempty"`
 }
 
-// ErrSaved is returned for a layer that cannot be saved, or a saved one that
-// cannot be used.
-var ErrSaved = errors.New("saved files")
+// Extent is a piece of a file.
+type Extent struct {
+	Offset int64
+	Bytes  []byte
+}
 
-// maxSaved bounds the bytes of contents that Export keeps. It is meant for
-// what a warm-up leaves behind, which is next to nothing.
-const maxSaved = 16 << 20
+var (
+	// ErrSaved is returned for a saved layer that cannot be used.
+	ErrSaved = errors.New("saved files")
+	// ErrUnnamed is returned for a layer that cannot be saved because
+	// something without a name is still in use.
+	ErrUnnamed = errors.New("files without a name are in use")
+)
 
-func errSaved(path, why string) error { return fmt.Errorf("%w: %q: %s", ErrSaved, path, why) }
-
-// Export gives the writable layer, each folder before what is in it. Names
-// that are not UTF-8, files with several names and more than 16 MiB of
-// contents, holes included, are refused. Files without a name are left out.
+// Export gives the writable layer, in an order that depends only on its
+// content. The bytes are copies. It fails with ErrUnnamed.
 func (fs *FS) Export() ([]Saved, error) {
-	x := export{room: maxSaved}
-	for _, root := range []*Inode{&fs.tmp, &fs.work} {
-		if err := x.folder(root, "/"+root.name); err != nil {
-			return nil, err
+	if fs.orphans > 0 {
+		return nil, ErrUnnamed
+	}
+	out := []Saved{fs.tmp.save(-1), fs.work.save(-1)}
+	dirs := []*Inode{&fs.tmp, &fs.work} // dirs[i] is out[i] if that is a folder
+	first := make(map[*Inode]int)
+	for i := 0; i < len(out); i++ {
+		if dirs[i] == nil {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(dirs[i].children)) {
+			c := dirs[i].children[name]
+			if n := first[c]; n > 0 {
+				out = append(out, Saved{Parent: i, Name: []byte(name), Kind: c.kind, Link: n})
+				dirs = append(dirs, nil)
+				continue
+			}
+			s, dir := c.save(i), c
+			s.Name = []byte(name)
+			if c.kind != Dir {
+				dir = nil
+			}
+			if c.nlink > 1 {
+				first[c] = len(out)
+			}
+			out, dirs = append(out, s), append(dirs, dir)
 		}
 	}
-	return x.list, nil
+	return out, nil
 }
 
-type export struct {
-	list []Saved
-	room int64
-}
-
-func (x *export) folder(dir *Inode, path string) error {
-	names := make([]string, 0, len(dir.children))
-	for name := range dir.children {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	for _, name := range names {
-		if err := x.entry(dir.children[name], path+"/"+name); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (x *export) entry(ino *Inode, path string) error {
+// save describes an inode of the layer under its first name.
+func (ino *Inode) save(parent int) Saved {
+	a, m := ino.times[0], ino.times[1]
 	s := Saved{
-		Path: path, Kind: ino.kind, Mode: ino.mode, Sec: ino.mtime.sec, Nsec: ino.mtime.nsec, Target: ino.target,
+		Parent: parent, Name: []byte(ino.name), Kind: ino.kind, Mode: ino.mode,
+		Access: [2]int64{a.Sec, a.Nsec}, Modify: [2]int64{m.Sec, m.Nsec},
+		Size: ino.data.size,
 	}
-	switch {
-	case !utf8.ValidString(path) || !utf8.ValidString(ino.target):
-		return errSaved(path, "a name is not UTF-8")
-	case ino.kind != Dir && ino.nlink > 1:
-		return errSaved(path, "it has several names")
-	case ino.kind == File && ino.size > x.room:
-		return errSaved(path, "too many bytes")
-	case ino.kind == File:
-		x.room -= ino.size
-		s.Data = make([]byte, ino.size)
-		ino.data.readAt(s.Data, 0)
+	if ino.target != "" {
+		s.Target = []byte(ino.target)
 	}
-	x.list = append(x.list, s)
-	if ino.kind == Dir {
-		return x.folder(ino, path)
+	c := &ino.data
+	for _, i := range slices.Sorted(maps.Keys(c.chunks)) {
+		at := i * chunkSize
+		b := c.chunks[i][:min(chunkSize, c.size-at)]
+		if n := len(s.Data) - 1; n >= 0 && s.Data[n].Offset+int64(len(s.Data[n].Bytes)) == at {
+			s.Data[n].Bytes = append(s.Data[n].Bytes, b...)
+			continue
+		}
+		s.Data = append(s.Data, Extent{at, slices.Clone(b)})
 	}
-	return nil
+	return s
 }
 
-// Import makes a tree with a saved writable layer. What is saved is not
-// trusted: it must be what Export may have given, and fit the limits.
+// Import makes a tree with a saved writable layer. The list may come from
+// anywhere: what Export could not have given, or does not fit the limits, is
+// refused with ErrSaved. The bytes are copied.
 func Import(base Base, lim Limits, clock Clock, saved []Saved) (*FS, error) {
 	fs := New(base, lim, clock)
-	made := make([]*Inode, 0, min(len(saved), max(lim.Inodes, 0)))
-	for i := range saved {
-		ino, err := fs.load(&saved[i])
-		if err != nil {
-			return nil, err
-		}
-		made = append(made, ino)
+	if len(saved) == 0 {
+		return fs, nil
 	}
-	// A folder's time is set when everything is in it.
-	for i, ino := range made {
-		ino.mtime = stamp{saved[i].Sec, saved[i].Nsec}
+	if len(saved) < 2 || int64(len(saved)) > int64(lim.Inodes)+2 {
+		return nil, fmt.Errorf("%w: %d entries", ErrSaved, len(saved))
+	}
+	made := make([]*Inode, len(saved))
+	for i := range saved {
+		ino, err := fs.load(made[:i], &saved[i])
+		if err != nil {
+			return nil, fmt.Errorf("%w: entry %d: %w", ErrSaved, i, err)
+		}
+		made[i] = ino
+	}
+	// Last, because the filling of folders has changed their times.
+	for i, s := range saved {
+		if s.Link == 0 {
+			made[i].times[0] = Time{Sec: s.Access[0], Nsec: s.Access[1]}
+			made[i].times[1] = Time{Sec: s.Modify[0], Nsec: s.Modify[1]}
+		}
 	}
 	return fs, nil
 }
 
-// load makes the inode of a saved entry.
-func (fs *FS) load(s *Saved) (*Inode, error) {
-	at, why := fs.savedPlace(s.Path)
-	if why == "" {
-		why = s.problem()
+// load puts one entry into the tree.
+func (fs *FS) load(made []*Inode, s *Saved) (*Inode, error) {
+	if s.Mode&^0o7777 != 0 {
+		return nil, errors.New("mode")
 	}
-	if why == "" && s.Kind == Dir && at.dir.depth() >= maxDepth {
-		why = "too deep"
-	}
-	if why != "" {
-		return nil, errSaved(s.Path, why)
-	}
-	if s.Kind == Symlink {
-		if e := fs.symlink(s.Target, at); e != 0 {
-			return nil, fmt.Errorf("%w: %q: %w", ErrSaved, s.Path, e)
+	for _, t := range [][2]int64{s.Access, s.Modify} {
+		if t[1] < 0 || t[1] >= 1e9 {
+			return nil, errors.New("time stamp")
 		}
-		return at.dir.child(at.name), nil
 	}
-	ino, e := fs.newInode(s.Kind, s.Mode)
+	name := string(s.Name)
+	if i := len(made); i < 2 {
+		top := []*Inode{&fs.tmp, &fs.work}[i]
+		if s.Parent != -1 || name != top.name || s.Kind != Dir || s.Link != 0 {
+			return nil, errors.New("the writable folders are not the first")
+		}
+		top.mode = s.Mode
+		return top, nil
+	}
+	dir, err := parentOf(made, s, name)
+	if err != nil {
+		return nil, err
+	}
+	if s.Link != 0 {
+		return fs.loadLink(made, s, dir, name)
+	}
+	if s.Kind == Dir && fs.depth(dir)+1 > maxDepth {
+		return nil, errors.New("too deep")
+	}
+	if err := s.checkKind(); err != nil {
+		return nil, err
+	}
+	ino, e := fs.newInode(s.Kind, s.Mode, int64(len(s.Target)))
 	if e != 0 {
-		return nil, fmt.Errorf("%w: %q: %w", ErrSaved, s.Path, e)
+		return nil, e
 	}
-	at.attach(ino)
-	if len(s.Data) == 0 {
-		return ino, nil
+	ino.target = string(s.Target)
+	dir.attach(name, ino)
+	return ino, fs.loadData(ino, s)
+}
+
+// parentOf gives the folder of an entry, in which its name is free.
+func parentOf(made []*Inode, s *Saved, name string) (*Inode, error) {
+	if s.Parent < 0 || s.Parent >= len(made) || made[s.Parent].kind != Dir {
+		return nil, errors.New("parent")
 	}
-	if n, e := fs.WriteAt(ino, s.Data, 0); e != 0 || n < len(s.Data) {
-		return nil, fmt.Errorf("%w: %q: %w", ErrSaved, s.Path, syscall.ENOSPC)
+	dir := made[s.Parent]
+	switch {
+	case name == "", name == ".", name == "..", len(name) > maxName, strings.ContainsAny(name, "/\x00"):
+		return nil, errors.New("name")
+	case dir.children[name] != nil:
+		return nil, errors.New("name is taken")
 	}
+	return dir, nil
+}
+
+// checkKind checks the fields that belong to one kind.
+func (s *Saved) checkKind() error {
+	switch {
+	case s.Kind > Symlink:
+		return errors.New("kind")
+	case s.Kind != File && (s.Size != 0 || len(s.Data) > 0):
+		return errors.New("content of what is not a file")
+	case s.Kind == Symlink && (len(s.Target) == 0 || len(s.Target) > maxPath || strings.ContainsRune(string(s.Target), 0)),
+		s.Kind != Symlink && len(s.Target) > 0:
+		return errors.New("target")
+	case s.Size < 0 || s.Size > maxFileSize:
+		return errors.New("size")
+	}
+	return nil
+}
+
+func (fs *FS) loadLink(made []*Inode, s *Saved, dir *Inode, name string) (*Inode, error) {
+	if s.Link < 0 || s.Link >= len(made) || made[s.Link].kind != s.Kind || s.Kind == Dir {
+		return nil, errors.New("link")
+	}
+	ino := made[s.Link]
+	if ino.nlink >= maxLinks || fs.inodes >= fs.limits.Inodes {
+		return nil, errors.New("too many links")
+	}
+	fs.inodes++
+	dir.attach(name, ino)
 	return ino, nil
 }
 
-// savedPlace finds where a saved entry goes without following any link, or
-// says why it cannot go there.
-func (fs *FS) savedPlace(path string) (place, string) {
-	names := strings.Split(path, "/")
-	if len(names) < 3 || names[0] != "" || len(names) > maxDepth+2 {
-		return place{}, "not a path below /tmp or /work"
-	}
-	dir := fs.mounted(&fs.root, names[1])
-	if dir == nil || !dir.layer {
-		return place{}, "not a path below /tmp or /work"
-	}
-	name := names[len(names)-1]
-	for _, n := range names[2 : len(names)-1] {
-		if dir = dir.child(n); dir == nil || dir.kind != Dir {
-			return place{}, "no folder to put it into"
+func (fs *FS) loadData(ino *Inode, s *Saved) error {
+	for _, x := range s.Data {
+		if x.Offset < 0 || x.Offset > s.Size || int64(len(x.Bytes)) > s.Size-x.Offset {
+			return errors.New("content past the end")
+		}
+		if n, e := fs.WriteAt(ino, x.Bytes, x.Offset); e != 0 {
+			return e
+		} else if n < len(x.Bytes) {
+			return errors.New("content does not fit")
 		}
 	}
-	switch {
-	case name == "" || lastOf(name) != lastName || len(name) > maxName || strings.IndexByte(name, 0) >= 0:
-		return place{}, "a name that cannot be"
-	case dir.child(name) != nil:
-		return place{}, "it is there twice"
-	}
-	return place{dir: dir, name: name}, ""
-}
-
-// problem says what is wrong with a saved entry apart from its place.
-func (s *Saved) problem() string {
-	switch s.Kind {
-	case File, Dir:
-	case Symlink:
-		if s.Target == "" || len(s.Target) >= maxPath || strings.IndexByte(s.Target, 0) >= 0 {
-			return "a target that cannot be"
-		}
-	case Device:
-		return "devices are not saved"
-	default:
-		return "unknown kind"
-	}
-	switch {
-	case s.Mode&^0o7777 != 0 || s.Kind == Symlink && s.Mode != 0o777:
-		return "a mode that cannot be"
-	case s.Nsec < 0 || s.Nsec >= 1e9:
-		return "a time that cannot be"
-	case s.Kind != File && len(s.Data) > 0:
-		return "contents of what is no file"
-	case s.Kind != Symlink && s.Target != "":
-		return "a target of what is no link"
-	}
-	return ""
+	ino.data.size = s.Size
+	return nil
 }

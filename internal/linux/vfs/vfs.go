@@ -1,195 +1,219 @@
-//go:build linux
-
 package vfs
 
-// Bounds of paths and trees.
+import "syscall"
+
+// Kind says what an inode is.
+type Kind uint8
+
+// The kinds of inode. There are no sockets and no FIFOs.
 const (
-	// maxPath is PATH_MAX (include/uapi/linux/limits.h): a path's bytes and the
-	// NUL that ends it.
-	maxPath = 4096
-	// maxName is NAME_MAX.
-	maxName = 255
-	// maxLinks is MAXSYMLINKS (include/linux/namei.h).
-	maxLinks = 40
-	// maxDepth is how deep folders may nest below the root of the tree.
-	maxDepth = 256
-	// maxFile bounds a file's size, holes included: that of ext4 with blocks of
-	// 4 KiB.
-	maxFile = 16 << 40
+	File Kind = iota
+	Dir
+	Symlink
+	Device
 )
 
-// Device numbers, as stat shows them: inode numbers of the two layers come
-// from different counters, and only the pair of both numbers is unique.
-const (
-	// BaseDev is the device of everything that is read-only.
-	BaseDev = 2
-	// layerDev is the device of the writable layer.
-	layerDev = 3
-)
-
-// ownInode is the first inode number of what the base does not have but its
-// device shows (/dev); it is above any number that a base may use.
-const ownInode = 1 << 48
-
-// baseTime is the time stamp of everything in the base, in seconds. It is the
-// same for every image, so that a guest learns nothing from it.
-const baseTime = 1700000000
-
-// Owners: the base belongs to root, the layer to the guest's user.
-const (
-	baseOwner  = 0
-	layerOwner = 1000
-)
-
-// Base is a read-only tree. Paths are absolute and clean. Its methods are
-// called by many trees at once.
-type Base interface {
-	// Lookup finds an entry; it does not follow symbolic links.
-	Lookup(path string) (Info, bool)
-	// ReadDir gives a folder's names, sorted.
-	ReadDir(path string) []string
-	// Content gives a file's bytes, which are never written to.
-	Content(path string) ([]byte, error)
-}
-
-// Info describes an entry of a base.
+// Info describes one entry of a base.
 type Info struct {
 	Kind Kind
-	// Size is a file's length in bytes.
+	// Size is the length of a file in bytes.
 	Size int64
-	// Executable says that a file may be run.
+	// Executable adds the execute bits to a file's mode.
 	Executable bool
-	// Target is where a symbolic link points.
+	// Target is where a symbolic link points, less than 4096 bytes.
 	Target string
-	// Inode is unique within the base, and below 1<<48.
+	// Inode is the inode number, unique in the base and below 1<<48.
 	Inode uint64
 }
 
-// Limits bound the writable layer. Reaching one is ENOSPC.
+// Base is the read-only tree under a guest's. Paths are absolute and clean.
+// Guests share it, so its methods are safe for concurrent use and always
+// answer the same.
+type Base interface {
+	// Lookup describes the entry at a path; false when there is none. It does
+	// not follow symbolic links.
+	Lookup(path string) (Info, bool)
+	// ReadDir gives the sorted names in a folder.
+	ReadDir(path string) []string
+	// Content gives the bytes of a file. They are shared and never written to.
+	Content(path string) ([]byte, error)
+}
+
+// Limits bounds the writable layer. A layer without room is read-only in
+// effect: creating and writing fail with ENOSPC.
 type Limits struct {
-	// Bytes is the memory for file contents, counted in pages of 4 KiB.
+	// Bytes bounds the allocated blocks of files, of 4096 bytes each, and the
+	// targets of symbolic links. Holes cost nothing.
 	Bytes int64
-	// Inodes is the number of files, folders and symbolic links; every further
-	// name of a file counts as another one.
+	// Inodes bounds the names in the layer, counting every hard link, plus the
+	// inodes that are open but have no name. /tmp and /work are not counted.
 	Inodes int
 }
 
-// Clock gives the guest's time for time stamps: seconds since 1970 and
-// nanoseconds.
-type Clock func() (sec, nsec int64)
+// Clock gives the guest's idea of the time, since the Unix epoch.
+type Clock func() (sec int64, nsec int64)
 
-// FS is one guest's file tree.
+// Device numbers as Stat.Dev gives them.
+const (
+	// BaseDev is the device of the base and of /dev.
+	BaseDev uint64 = 21
+	// LayerDev is the device of the writable layer.
+	LayerDev uint64 = 22
+)
+
+const (
+	// ownerID is the user and the group that own the writable layer.
+	ownerID = 1000
+	// baseTime is the time stamp of everything in the base.
+	baseTime = 1700000000
+	// ownNumbers is where the inode numbers begin of what the tree itself adds
+	// to the base's device.
+	ownNumbers = 1 << 48
+
+	// maxPath and maxName bound a path and one name in it, in bytes (PATH_MAX
+	// includes the final zero byte).
+	maxPath = 4095
+	maxName = 255
+	// maxFollowed is how many symbolic links one walk follows (MAXSYMLINKS).
+	maxFollowed = 40
+	// maxDepth bounds the folders above a name in the writable layer.
+	maxDepth = 1024
+	// maxLinks bounds the hard links to one file.
+	maxLinks = 4096
+)
+
+// FS is one guest's tree.
 type FS struct {
 	base   Base
 	limits Limits
 	clock  Clock
 
-	// What the layer uses of its limits.
+	root, tmp, work, dev Inode
+
+	// bytes and inodes are what is in use of the limits.
 	bytes  int64
 	inodes int
-	// next is the layer's next inode number.
-	next uint64
-
-	// What every tree has is part of the structure, so that making one
-	// allocates once.
-	root, dev, tmp, work Inode
-	devices              [len(devices)]Inode
+	// orphans counts inodes of the layer without a name.
+	orphans int
+	// number is the last inode number given in the layer.
+	number uint64
 }
 
-// devices are the memory devices (Documentation/admin-guide/devices.txt),
-// sorted by name.
-var devices = [...]struct {
-	name string
-	rdev uint64
-}{
-	{"full", 1<<8 | 7},
-	{"null", 1<<8 | 3},
-	{"random", 1<<8 | 8},
-	{"urandom", 1<<8 | 9},
-	{"zero", 1<<8 | 5},
-}
-
-// New makes a tree with an empty writable layer. It costs about a microsecond:
-// everything else is made when it is looked up.
+// New makes a tree with an empty writable layer over a base. It looks up the
+// base's root only; the inodes of the base are made when first asked for.
 func New(base Base, lim Limits, clock Clock) *FS {
-	fs := &FS{base: base, limits: lim, clock: clock, next: 1}
-	info, ok := base.Lookup("/")
-	if !ok || info.Kind != Dir {
-		info = Info{Inode: ownInode}
+	fs := &FS{base: base, limits: lim, clock: clock}
+	fs.root = Inode{fs: fs, kind: Dir, base: true, number: ownNumbers, name: "/"}
+	if info, ok := base.Lookup("/"); ok {
+		fs.root.number = info.Inode
 	}
-	info.Kind = Dir
-	fs.root.setBase(fs, "/", info)
 	fs.root.parent = &fs.root
-	fs.dev.setBase(fs, "/dev", Info{Kind: Dir, Inode: ownInode + 1})
-	fs.dev.parent, fs.dev.name = &fs.root, "dev"
-	for i, d := range devices {
-		ino := &fs.devices[i]
-		ino.setBase(fs, "", Info{Kind: Device, Inode: ownInode + 2 + uint64(i)})
-		ino.parent, ino.name, ino.rdev, ino.mode = &fs.dev, d.name, d.rdev, 0o666
-	}
-	fs.mount(&fs.tmp, "tmp", 0o1777)
-	fs.mount(&fs.work, "work", 0o755)
+	fs.dev = Inode{fs: fs, kind: Dir, base: true, number: ownNumbers + 1, parent: &fs.root, name: "dev"}
+	fs.top(&fs.tmp, "tmp", 0o1777)
+	fs.top(&fs.work, "work", 0o755)
 	return fs
 }
 
-// mount makes a root of the writable layer. It is not charged: nothing a guest
-// does makes or removes one.
-func (fs *FS) mount(ino *Inode, name string, mode uint32) {
-	fs.set(ino, Dir, mode)
-	ino.parent, ino.name, ino.nlink = &fs.root, name, 2
+// top makes one of the folders in which the writable layer begins.
+func (fs *FS) top(ino *Inode, name string, mode uint32) {
+	fs.number++
+	*ino = Inode{fs: fs, kind: Dir, number: fs.number, mode: mode, nlink: 1, parent: &fs.root, name: name}
+	ino.stamp(atime | mtime | ctime)
 }
 
-// mounted finds what the tree has at a place of its own, whatever the base has
-// there.
-func (fs *FS) mounted(dir *Inode, name string) *Inode {
-	switch dir {
-	case &fs.root:
-		switch name {
-		case "dev":
-			return &fs.dev
-		case "tmp":
-			return &fs.tmp
-		case "work":
-			return &fs.work
-		}
-	case &fs.dev:
-		for i := range fs.devices {
-			if fs.devices[i].name == name {
-				return &fs.devices[i]
-			}
-		}
-	}
-	return nil
-}
-
-// Root is the top of the tree.
+// Root gives the root folder.
 func (fs *FS) Root() *Inode { return &fs.root }
 
-// Usage is how much room there is.
+// Usage is what Statfs tells of a file system, in blocks of 4096 bytes.
 type Usage struct {
-	// Blocks and Free count 4 KiB blocks.
+	// Blocks is the size, Free how much of it is left.
 	Blocks, Free uint64
-	// Files and FilesFree count inodes.
+	// Files is how many inodes there can be, FilesFree how many are left.
 	Files, FilesFree uint64
 }
 
-// Statfs tells how much room there is where an inode is; there is none at all
-// in the base.
+// Statfs tells how full the file system is that an inode is on. The base is
+// told to be as large as the layer, and full.
 func (fs *FS) Statfs(ino *Inode) Usage {
-	if !ino.layer {
-		return Usage{}
+	u := Usage{Blocks: uint64(max(fs.limits.Bytes, 0)) / chunkSize, Files: uint64(max(fs.limits.Inodes, 0))}
+	if ino.base {
+		return u
 	}
-	return Usage{
-		Blocks: uint64(max(fs.limits.Bytes, 0)) / pageSize, Free: uint64(max(fs.limits.Bytes-fs.bytes, 0)) / pageSize,
-		Files: uint64(max(fs.limits.Inodes, 0)), FilesFree: uint64(max(fs.limits.Inodes-fs.inodes, 0)),
+	u.Free = uint64(max(fs.limits.Bytes-fs.bytes, 0)) / chunkSize
+	u.FilesFree = uint64(max(fs.limits.Inodes-fs.inodes, 0))
+	return u
+}
+
+// newInode makes an inode of the layer without a name yet. charge is what it
+// takes of the bytes.
+func (fs *FS) newInode(kind Kind, mode uint32, charge int64) (*Inode, syscall.Errno) {
+	if fs.inodes >= fs.limits.Inodes || !fs.takeBytes(charge) {
+		return nil, syscall.ENOSPC
+	}
+	fs.inodes++
+	fs.orphans++
+	fs.number++
+	ino := &Inode{fs: fs, kind: kind, number: fs.number, mode: mode & 0o7777}
+	ino.stamp(atime | mtime | ctime)
+	return ino, 0
+}
+
+// takeBytes charges n bytes to the layer if they fit.
+func (fs *FS) takeBytes(n int64) bool {
+	if n > fs.limits.Bytes-fs.bytes {
+		return false
+	}
+	fs.bytes += n
+	return true
+}
+
+// Ref keeps an inode alive when its last name goes: open descriptors and the
+// working folder hold one reference each. Inodes of the base need none.
+func (fs *FS) Ref(ino *Inode) {
+	if !ino.base {
+		ino.refs++
 	}
 }
 
-// charge takes bytes from the limit, all or nothing.
-func (fs *FS) charge(bytes int64) bool {
-	if bytes > fs.limits.Bytes-fs.bytes {
+// Unref gives back one reference. When it was the last one and the inode has
+// no name, its bytes and its inode are given back. An inode of the base and
+// one without references are left alone.
+func (fs *FS) Unref(ino *Inode) {
+	for ino.refs > 0 {
+		ino.refs--
+		if ino.refs > 0 || ino.nlink > 0 {
+			return
+		}
+		if !fs.free(ino) || ino.kind != Dir {
+			return
+		}
+		ino = ino.parent // which the folder held, see lostName
+	}
+}
+
+// lostName is called when the last name of an inode is gone. A removed folder
+// that is still in use holds its parent, so that ".." keeps working.
+func (fs *FS) lostName(ino *Inode) {
+	fs.orphans++
+	switch {
+	case ino.refs == 0:
+		fs.free(ino)
+	case ino.kind == Dir:
+		fs.Ref(ino.parent)
+	}
+}
+
+// free gives back what an inode without names and references took. It reports
+// false when that was done before: a removed folder can still be reached
+// through a working folder that nobody holds a reference for.
+func (fs *FS) free(ino *Inode) bool {
+	if ino.freed {
 		return false
 	}
-	fs.bytes += bytes
+	ino.freed = true
+	fs.orphans--
+	fs.inodes--
+	fs.bytes -= int64(len(ino.target)) + ino.data.allocated()
+	ino.data = contents{}
 	return true
 }

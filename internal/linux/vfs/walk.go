@@ -1,5 +1,3 @@
-//go:build linux
-
 package vfs
 
 import (
@@ -7,178 +5,143 @@ import (
 	"syscall"
 )
 
-// last tells what the last component of a path is.
-type last uint8
-
-const (
-	lastName last = iota
-	lastDot
-	lastDotDot
-	lastRoot // there is none: the path is "/"
-)
-
-// place is where a path leads: an entry of a folder, which may not exist.
-type place struct {
-	dir  *Inode
-	name string
-	last last
-	// slash: something follows the name, so it ought to be a folder.
-	slash bool
-}
-
-// find gives the entry at a place.
-func (at place) find() (*Inode, syscall.Errno) {
-	switch at.last {
-	case lastDot, lastRoot:
-		return at.dir, 0
-	case lastDotDot:
-		return at.dir.parent, 0
-	}
-	return at.dir.lookup(at.name)
-}
-
-// lookup finds an entry of a folder by its name.
-func (ino *Inode) lookup(name string) (*Inode, syscall.Errno) {
-	if ino.nlink == 0 {
-		return nil, syscall.ENOENT
-	}
-	if len(name) > maxName {
-		return nil, syscall.ENAMETOOLONG
-	}
-	if c := ino.child(name); c != nil {
-		return c, 0
-	}
-	return nil, syscall.ENOENT
-}
-
-// walk is a path being followed.
-type walk struct {
-	// dir is the folder that has been reached.
+// walker walks a path. It follows no link by recursion: the target of a link
+// is put in front of what is left of the path.
+type walker struct {
+	fs *FS
+	// dir is the folder reached.
 	dir *Inode
-	// links counts the symbolic links so far.
-	links int
+	// rest is what is left to walk, then the slashes that follow the last name.
+	rest string
+	// name is the last name, "" when the path was nothing but slashes.
+	name     string
+	followed int
 }
 
-// start begins a walk at dir, after checking the path itself.
-func start(dir *Inode, path string) (walk, syscall.Errno) {
+// walk starts a walk of a path at a folder and goes to its last name.
+func (fs *FS) walk(dir *Inode, path string) (walker, syscall.Errno) {
+	w := walker{fs: fs, dir: dir, rest: path}
 	switch {
 	case path == "":
-		return walk{}, syscall.ENOENT
-	case len(path) >= maxPath:
-		return walk{}, syscall.ENAMETOOLONG
-	case strings.IndexByte(path, 0) >= 0:
-		return walk{}, syscall.EINVAL
-	case path[0] != '/' && dir.kind != Dir:
-		return walk{}, syscall.ENOTDIR
+		return w, syscall.ENOENT
+	case len(path) > maxPath:
+		return w, syscall.ENAMETOOLONG
+	case path[0] == '/':
+		w.dir = &fs.root
 	}
-	return walk{dir: dir}, 0
+	return w, w.toLast()
 }
 
-// toLast follows all but the last component of a path, and leaves what that
-// one is to the caller (link_path_walk of fs/namei.c).
-func (w *walk) toLast(path string) (place, syscall.Errno) {
-	// later holds what comes after each symbolic link being followed. None of
-	// it is empty or starts with a slash.
-	var later []string
+// toLast walks up to the last name, which is not looked up.
+func (w *walker) toLast() syscall.Errno {
 	for {
-		if path != "" && path[0] == '/' {
-			w.dir = &w.dir.fs.root
-			path = strings.TrimLeft(path, "/")
+		w.rest = strings.TrimLeft(w.rest, "/")
+		if w.rest == "" {
+			w.name = ""
+			return 0
 		}
-		if path == "" {
-			if len(later) == 0 {
-				return place{dir: w.dir, last: lastRoot}, 0
-			}
-			path, later = later[len(later)-1], later[:len(later)-1]
+		if w.dir.kind != Dir {
+			return syscall.ENOTDIR
 		}
-		if e := w.dir.Access(MayExec); e != 0 {
-			return place{}, e
+		if e := w.dir.permit(mayExec); e != 0 {
+			return e
 		}
-		name, rest, slash := strings.Cut(path, "/")
-		rest = strings.TrimLeft(rest, "/")
-		if rest == "" {
-			if len(later) == 0 {
-				return place{dir: w.dir, name: name, last: lastOf(name), slash: slash}, 0
-			}
-			rest, later = later[len(later)-1], later[:len(later)-1]
+		name := w.rest
+		if i := strings.IndexByte(name, '/'); i >= 0 {
+			name = name[:i]
 		}
-		ino, e := place{dir: w.dir, name: name, last: lastOf(name)}.find()
+		w.rest = w.rest[len(name):]
+		if strings.TrimLeft(w.rest, "/") == "" {
+			w.name = name
+			return 0
+		}
+		next, e := w.lookup(name)
 		switch {
 		case e != 0:
-			return place{}, e
-		case ino.kind == Symlink:
-			if path, e = w.enter(ino); e != 0 {
-				return place{}, e
+			return e
+		case next == nil:
+			return syscall.ENOENT
+		case next.kind == Symlink:
+			if e := w.follow(next); e != 0 {
+				return e
 			}
-			later = append(later, rest)
-		case ino.kind != Dir:
-			return place{}, syscall.ENOTDIR
+		case next.kind != Dir:
+			return syscall.ENOTDIR
 		default:
-			w.dir, path = ino, rest
+			w.dir = next
 		}
 	}
 }
 
-func lastOf(name string) last {
-	switch name {
-	case ".":
-		return lastDot
-	case "..":
-		return lastDotDot
+// follow puts the target of a symbolic link in front of the rest.
+func (w *walker) follow(l *Inode) syscall.Errno {
+	if w.followed++; w.followed > maxFollowed {
+		return syscall.ELOOP
 	}
-	return lastName
-}
-
-// enter gives the path that a symbolic link stands for.
-func (w *walk) enter(link *Inode) (string, syscall.Errno) {
-	w.links++
+	target := l.ReadLink()
 	switch {
-	case w.links > maxLinks:
-		return "", syscall.ELOOP
-	case link.target == "":
-		return "", syscall.ENOENT
+	case target == "":
+		return syscall.ENOENT
+	case len(target) > maxPath:
+		return syscall.ENAMETOOLONG
+	case target[0] == '/':
+		w.dir = &w.fs.root
 	}
-	return link.target, 0
+	w.rest = target + w.rest
+	return 0
 }
 
-// Resolve finds what a path leads to. dir is where a relative path starts;
-// follow says whether a symbolic link at its end is followed, as one with a
-// slash behind it always is.
-func (fs *FS) Resolve(dir *Inode, path string, follow bool) (*Inode, syscall.Errno) {
-	w, e := start(dir, path)
-	if e != 0 {
-		return nil, e
+// slash says whether slashes follow the last name, which must be a folder then.
+func (w *walker) slash() bool { return w.rest != "" }
+
+// ordinary says whether the path ends with a name that can be given to
+// something, and not with ".", ".." or the root.
+func (w *walker) ordinary() bool { return w.name != "" && w.name != "." && w.name != ".." }
+
+// last looks the last name up, as lookup does.
+func (w *walker) last() (*Inode, syscall.Errno) {
+	if w.name == "" {
+		return w.dir, 0
 	}
-	mustDir := false
-	for {
-		at, e := w.toLast(path)
-		if e != 0 {
-			return nil, e
-		}
-		if at.slash {
-			follow, mustDir = true, true
-		}
-		ino, e := at.find()
+	return w.lookup(w.name)
+}
+
+// lookup finds a name in the folder reached: nil when it is not there. It
+// fails when it cannot be there: with ENAMETOOLONG, or ENOENT for any name in a
+// removed folder.
+func (w *walker) lookup(name string) (*Inode, syscall.Errno) {
+	switch {
+	case name == "." || name == "..":
+	case w.dir.removed():
+		return nil, syscall.ENOENT
+	case len(name) > maxName:
+		return nil, syscall.ENAMETOOLONG
+	}
+	return w.dir.child(name), 0
+}
+
+// Resolve finds what a path names, from dir if it is relative. The last name
+// is followed if it is a symbolic link and follow is set or a slash ends the
+// path. It fails as Linux does: ENOENT also for an empty path, ENOTDIR,
+// EACCES, ENAMETOOLONG, and ELOOP after 40 links.
+func (fs *FS) Resolve(dir *Inode, path string, follow bool) (*Inode, syscall.Errno) {
+	w, e := fs.walk(dir, path)
+	for e == 0 {
+		ino, lost := w.last()
 		switch {
-		case e != 0:
-			return nil, e
-		case ino.kind == Symlink && follow:
-			if path, e = w.enter(ino); e != 0 {
-				return nil, e
+		case lost != 0:
+			return nil, lost
+		case ino == nil:
+			return nil, syscall.ENOENT
+		case ino.kind == Symlink && (follow || w.slash()):
+			if e = w.follow(ino); e == 0 {
+				e = w.toLast()
 			}
-		case mustDir && ino.kind != Dir:
+		case w.slash() && ino.kind != Dir:
 			return nil, syscall.ENOTDIR
 		default:
 			return ino, 0
 		}
 	}
-}
-
-// parentOf follows a path to its last component, whatever that one is.
-func (fs *FS) parentOf(dir *Inode, path string) (place, syscall.Errno) {
-	w, e := start(dir, path)
-	if e != 0 {
-		return place{}, e
-	}
-	return w.toLast(path)
+	return nil, e
 }
