@@ -102,10 +102,10 @@ func Measure(ctx context.Context, b Benchmark, quick bool) (Result, error) {
 	}
 	s, err := b.Run(ctx, n)
 	if err != nil {
-		return Result{}, fmt.Errorf("%s (%s): %w", b.ID, b.Name, err)
+		return Result{}, err
 	}
 	if len(s.Values) == 0 {
-		return Result{}, fmt.Errorf("%s (%s): no samples", b.ID, b.Name)
+		return Result{}, errors.New("no samples")
 	}
 	r := Result{ID: b.ID, Name: b.Name, Unit: b.Unit, N: len(s.Values), Target: b.Target}
 	slices.Sort(s.Values)

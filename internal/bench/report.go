@@ -7,12 +7,23 @@ import (
 	"math"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
 // Report is everything a run of the benchmarks found.
 type Report struct {
 	Machine Machine  `json:"machine"`
 	Results []Result `json:"results"`
+	// Failures are the benchmarks that could not be measured.
+	Failures []Failure `json:"failures,omitempty"`
+}
+
+// Failure is a benchmark that could not be measured.
+type Failure struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Error string `json:"error"`
 }
 
 // MarshalJSON writes r with its unit in the names of the keys: p50_ms, or
@@ -81,6 +92,9 @@ func (r Report) Table() string {
 		row(x.ID, x.Name, number(x.P50), number(x.P95), number(x.P99), x.N, x.Target.text(x.Unit), yesNo(x.Met), x.Yardstick.text(x.Unit))
 	}
 	_ = w.Flush() // into a builder
+	for _, f := range r.Failures {
+		fmt.Fprintf(&b, "not measured: %s (%s): %s\n", f.ID, f.Name, streams.OneLine(f.Error))
+	}
 	return b.String()
 }
 

@@ -4,6 +4,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -84,9 +85,14 @@ func run(ctx context.Context, o *Options) (err error) {
 		return err
 	}
 	if o.JSON {
-		return cli.WriteJSON(o.Factory.Streams, report)
+		err = cli.WriteJSON(o.Factory.Streams, report)
+	} else {
+		err = o.Factory.Streams.WriteOut([]byte(report.Table()))
 	}
-	return o.Factory.Streams.WriteOut([]byte(report.Table()))
+	if err == nil && len(report.Failures) > 0 {
+		err = fmt.Errorf("%d benchmarks could not be measured", len(report.Failures))
+	}
+	return err
 }
 
 func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
@@ -109,10 +115,14 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 	for _, b := range picked {
 		p.Say(b.ID + " " + b.Name)
 		x, err := bench.Measure(ctx, b, o.Quick)
-		if err != nil {
-			return r, err
+		switch {
+		case ctx.Err() != nil:
+			return r, ctx.Err()
+		case err != nil:
+			r.Failures = append(r.Failures, bench.Failure{ID: b.ID, Name: b.Name, Error: cli.Explain(err)})
+		default:
+			r.Results = append(r.Results, x)
 		}
-		r.Results = append(r.Results, x)
 	}
 	if o.Yardstick == "" {
 		return r, nil

@@ -63,15 +63,16 @@ func TestBenchEndsByWhatWentWrong(t *testing.T) {
 		o      Options
 		sig    os.Signal
 		status int
+		stdout string
 	}{
-		{"an unknown benchmark", Options{Only: "N99"}, nil, 2},
-		{"a benchmark that fails", Options{Only: "N2"}, nil, 125},
-		{"a yardstick that fails", Options{Only: "N1", Yardstick: "false"}, nil, 125},
-		{"an interrupt", Options{Only: "N3"}, os.Interrupt, 130},
+		{"an unknown benchmark", Options{Only: "N99"}, nil, 2, ""},
+		{"a benchmark that fails", Options{Only: "N2"}, nil, 125, "not measured: N2 (broken): boom\n"},
+		{"a yardstick that fails", Options{Only: "N1", Yardstick: "false"}, nil, 125, ""},
+		{"an interrupt", Options{Only: "N3"}, os.Interrupt, 130, ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			if status, out := measureWith(t, r.o, r.sig); status != r.status || out != "" {
-				t.Errorf("got %d, %q; want %d", status, out, r.status)
+			if status, out := measureWith(t, r.o, r.sig); status != r.status || !strings.HasSuffix(out, r.stdout) || r.stdout == "" && out != "" {
+				t.Errorf("got %d, %q; want %d, %q", status, out, r.status, r.stdout)
 			}
 		})
 	}
