@@ -21,10 +21,10 @@ LOOP = "total = 0\nfor i in range(10**6):\n    total += i\nprint(total)"
 
 
 def load(engine, cache):
-    """The component, compiled; compiling takes minutes and is done once."""
+    """The component, compiled; compiling can take two minutes and is done once."""
     if os.path.exists(cache):
         return component.Component.deserialize_file(engine, cache)
-    print("yardstick: compiling the component, about two minutes", file=sys.stderr)
+    print("yardstick: compiling the component, up to two minutes", file=sys.stderr)
     wasm = importlib.resources.files("python_guest") / "resources" / "python-sandbox.wasm"
     compiled = component.Component.from_file(engine, str(wasm))
     with open(cache + ".new", "wb") as f:

@@ -6,7 +6,7 @@
 #     maf-sandbox bench --yardstick bench/yardstick.sh
 #
 # The first time it makes a Python venv in the cache folder and compiles the
-# component, which takes about two minutes; what it made is kept there.
+# component, which can take two minutes; what it made is kept there.
 # PYTHON names the interpreter for the venv.
 set -eu
 umask 077

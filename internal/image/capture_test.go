@@ -177,7 +177,7 @@ func hostPaths(t *testing.T, python string) []string {
 			paths = append(paths, real)
 		}
 	}
-	paths = slices.DeleteFunc(paths, func(p string) bool { return !private(p) })
+	paths = slices.DeleteFunc(paths, func(p string) bool { return !personal(p) })
 	slices.Sort(paths)
 	return slices.Compact(paths)
 }

@@ -3,6 +3,8 @@ package image
 import (
 	"errors"
 	"fmt"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/private"
 )
 
 // Sentinels for errors.Is.
@@ -18,8 +20,8 @@ var (
 	// was asked for.
 	ErrNotFound = errors.New("not found")
 	// ErrUnsafeFolder is returned when the store's folder could be changed by
-	// someone else. The error is an *UnsafeFolderError.
-	ErrUnsafeFolder = errors.New("unsafe folder")
+	// someone else. The error is a *private.UnsafeError.
+	ErrUnsafeFolder = private.ErrUnsafe
 	// ErrName is returned for a name that an image cannot have.
 	ErrName = errors.New("bad image name")
 )
@@ -65,24 +67,6 @@ type LibraryConflictError struct {
 func (e *LibraryConflictError) Error() string {
 	return fmt.Sprintf("two different files are the shared library %s: %s and %s", e.Library, e.First, e.Second)
 }
-
-// UnsafeFolderError says what is wrong with a folder and what mends it.
-type UnsafeFolderError struct {
-	// Folder is the path.
-	Folder string
-	// Problem completes "the folder X ...".
-	Problem string
-	// Mend is a shell command.
-	Mend string
-}
-
-// Error gives problem and remedy in one line.
-func (e *UnsafeFolderError) Error() string {
-	return fmt.Sprintf("the folder %s %s; to mend it: %s", e.Folder, e.Problem, e.Mend)
-}
-
-// Unwrap gives ErrUnsafeFolder.
-func (e *UnsafeFolderError) Unwrap() error { return ErrUnsafeFolder }
 
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("%w: "+format, append([]any{ErrDamaged}, args...)...)

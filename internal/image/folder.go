@@ -14,48 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// privateFolder makes a folder for this user alone, or refuses one that is
-// not. It never changes the mode of a folder that is there: what others may
-// have put into it would stay.
-func privateFolder(dir string) error {
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return err
-	}
-	var st unix.Stat_t
-	if err := unix.Lstat(dir, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: dir, Err: err}
-	}
-	bad := func(problem, mend string) error {
-		return &UnsafeFolderError{Folder: dir, Problem: problem, Mend: mend}
-	}
-	switch mode := uint32(st.Mode); {
-	case mode&unix.S_IFMT == unix.S_IFLNK:
-		return bad("is a symbolic link", "rm "+quote(dir))
-	case mode&unix.S_IFMT != unix.S_IFDIR:
-		return bad("is not a folder", "rm "+quote(dir))
-	case int(st.Uid) != os.Geteuid():
-		return bad(fmt.Sprintf("belongs to user %d", st.Uid), "sudo rm -r "+quote(dir))
-	case mode&0o077 != 0:
-		return bad(fmt.Sprintf("is open to other users (mode %03o)", mode&0o777), "rm -r "+quote(dir))
-	}
-	return nil
-}
-
-// quote spells a path so that a shell takes it as one word.
-func quote(p string) string {
-	out := []byte{'\''}
-	for i := range len(p) {
-		if p[i] == '\'' {
-			out = append(out, `'\'`...)
-		}
-		out = append(out, p[i])
-	}
-	return string(append(out, '\''))
-}
-
 // ownFile checks a file of the store that is about to be trusted.
 func ownFile(name string) error {
 	var st unix.Stat_t

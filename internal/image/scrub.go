@@ -33,7 +33,7 @@ type rule struct {
 // guest finds libraries by LD_LIBRARY_PATH and its prefix by landmarks, so
 // such a path need not lead anywhere.
 func (s *scrubber) add(from, to, keep string) {
-	if !private(from) || slices.ContainsFunc(s.rules, func(r rule) bool { return r.from == from }) {
+	if !personal(from) || slices.ContainsFunc(s.rules, func(r rule) bool { return r.from == from }) {
 		return
 	}
 	mask := to
@@ -46,9 +46,9 @@ func (s *scrubber) add(from, to, keep string) {
 	slices.SortStableFunc(s.rules, func(a, b rule) int { return cmp.Compare(len(b.from), len(a.from)) })
 }
 
-// private reports whether a path may tell something about this host. Folders
+// personal reports whether a path may tell something about this host. Folders
 // that every system has do not, and replacing them would break programs.
-func private(p string) bool {
+func personal(p string) bool {
 	if p == "/root" {
 		return true
 	}

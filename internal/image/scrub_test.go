@@ -74,8 +74,8 @@ func TestFoldersOfEverySystemAreNotPrivate(t *testing.T) {
 		"/nonexistent": false, "/var/lib": false, "home/ann": false, "/etc/x": false,
 	}
 	for p, want := range tests {
-		if got := private(p); got != want {
-			t.Errorf("private(%q) = %v", p, got)
+		if got := personal(p); got != want {
+			t.Errorf("personal(%q) = %v", p, got)
 		}
 	}
 }

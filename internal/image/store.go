@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/private"
 )
 
 const (
@@ -66,7 +68,7 @@ func OpenStore(dir string) (*Store, error) {
 		return nil, err
 	}
 	for _, d := range []string{dir, filepath.Join(dir, refFolder)} {
-		if err := privateFolder(d); err != nil {
+		if err := private.Folder(d); err != nil {
 			return nil, fmt.Errorf("image store: %w", err)
 		}
 	}

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/private"
 )
 
 // fakeStore is a store whose captures write invented images: their text is
@@ -322,7 +324,7 @@ func TestUnsafeFoldersAreRefusedAndLeftAlone(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, err = OpenStore(dir)
-			var unsafe *UnsafeFolderError
+			var unsafe *private.UnsafeError
 			if !errors.Is(err, ErrUnsafeFolder) || !errors.As(err, &unsafe) {
 				t.Fatalf("error %v", err)
 			}

@@ -18,6 +18,9 @@ import (
 // tempPrefix starts the names of files that are being written.
 const tempPrefix = ".new-"
 
+// ErrUnsafe is the class of every *UnsafeError.
+var ErrUnsafe = errors.New("unsafe file or folder")
+
 // UnsafeError says what is wrong with a folder or file and what mends it.
 type UnsafeError struct {
 	// Path is what was looked at.
@@ -32,6 +35,9 @@ type UnsafeError struct {
 func (e *UnsafeError) Error() string {
 	return fmt.Sprintf("%s %s; to mend it: %s", e.Path, e.Problem, e.Mend)
 }
+
+// Unwrap gives ErrUnsafe.
+func (e *UnsafeError) Unwrap() error { return ErrUnsafe }
 
 // Folder makes a folder for this user alone, or refuses one that is not. It
 // never changes the mode of a folder that is there: what others may have put

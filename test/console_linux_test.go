@@ -1,0 +1,58 @@
+package test
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/creack/pty"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+)
+
+func TestCtrlCInAConversationInterruptsTheProgramAndKeepsItsNames(t *testing.T) {
+	if !canOpenKVM() {
+		t.Skip("needs /dev/kvm")
+	}
+	cmd := exec.Command(cli.Program, "repl")
+	cmd.Env = append(os.Environ(), "TERM=xterm", cli.CacheEnv+"="+filepath.Join(t.TempDir(), "cache"))
+	tty, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 24, Cols: 80})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tty.Close() }()
+	hang := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() }) // ends the reads below
+	defer hang.Stop()
+
+	var screen []byte
+	for _, step := range []struct{ see, typed string }{
+		{">>> ", "x = 7\r"},
+		{">>> ", "print('st' + 'arted'); exec('while True: pass')\r"},
+		{"started", "\x03"},
+		{"KeyboardInterrupt", ""},
+		{">>> ", "x * 6\r"},
+		{"42", ""},
+		{">>> ", "\x04"},
+	} {
+		var at int
+		for at = bytes.Index(screen, []byte(step.see)); at < 0; at = bytes.Index(screen, []byte(step.see)) {
+			var b [1024]byte
+			n, err := tty.Read(b[:])
+			if err != nil {
+				t.Fatalf("%v while waiting for %q; screen %q", err, step.see, screen)
+			}
+			screen = append(screen, b[:n]...)
+		}
+		screen = screen[at+len(step.see):]
+		if _, err := io.WriteString(tty, step.typed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("end: %v", err)
+	}
+}
