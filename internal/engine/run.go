@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"sync"
 	"time"
 
@@ -149,7 +148,7 @@ func (r *run) output(fd int, b []byte) {
 	}
 	*to = append(*to, b...)
 	if tee != nil && len(b) > 0 {
-		_, _ = io.Writer(tee).Write(b)
+		_, _ = tee.Write(b)
 	}
 	if full {
 		r.watch.trip(outputFull)

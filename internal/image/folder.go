@@ -21,7 +21,7 @@ func ownFile(name string) error {
 		return &fs.PathError{Op: "lstat", Path: name, Err: err}
 	}
 	switch {
-	case uint32(st.Mode)&unix.S_IFMT != unix.S_IFREG:
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
 		return fmt.Errorf("%s: %w", name, damaged("not a regular file"))
 	case int(st.Uid) != os.Geteuid() && st.Uid != 0:
 		return fmt.Errorf("%s: %w", name, damaged("belongs to user %d", st.Uid))

@@ -34,6 +34,21 @@ type description struct {
 	entries []vfs.Dirent
 }
 
+// oPath is O_PATH (include/uapi/asm-generic/fcntl.h).
+const oPath = 0x200000
+
+// canRead and canWrite say what the file was opened for. Access mode 3 grants
+// neither (man 2 open), nor does O_PATH.
+func (d *description) canRead() bool {
+	mode := d.flags & syscall.O_ACCMODE
+	return d.flags&oPath == 0 && (mode == syscall.O_RDONLY || mode == syscall.O_RDWR)
+}
+
+func (d *description) canWrite() bool {
+	mode := d.flags & syscall.O_ACCMODE
+	return d.flags&oPath == 0 && (mode == syscall.O_WRONLY || mode == syscall.O_RDWR)
+}
+
 type descriptor struct {
 	file    *description
 	cloexec bool
@@ -77,8 +92,15 @@ func (d *descriptors) init() {
 	d.used, d.listed = 3, 0
 }
 
-// open counts descriptors beyond the standard streams.
-func (d *descriptors) open() int { return d.used - 3 }
+// pristine reports whether the table is as init left it.
+func (d *descriptors) pristine() bool {
+	for fd, f := range []file{emptyStream{}, sinkStream(1), sinkStream(2)} {
+		if fd >= len(d.table) || d.table[fd].file == nil || d.table[fd].file.file != f {
+			return false
+		}
+	}
+	return d.used == 3
+}
 
 func (d *descriptors) get(fd uint64) *description {
 	if fd >= uint64(len(d.table)) {

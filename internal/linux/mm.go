@@ -84,29 +84,53 @@ func (p *Process) take(n uint64) (uint64, bool) {
 		if r.Hi-r.Lo < n {
 			continue
 		}
+		if !p.clearUsed(r.Lo, r.Lo+n) {
+			return 0, false
+		}
 		if r.Hi-r.Lo == n {
 			m.free = slices.Delete(m.free, i, i+1)
 		} else {
 			m.free[i].Lo += n
 		}
-		p.clearUsed(r.Lo, r.Lo+n)
 		return r.Lo, true
 	}
 	m.denied++
 	return 0, false
 }
 
-// clearUsed makes a range that is being handed out read as zero.
-func (p *Process) clearUsed(lo, hi uint64) {
-	if e := min(hi, p.mem.fresh); lo < e {
-		p.cpu.Zero(lo, e-lo)
+// clearPiece is how much memory is cleared or moved at once, in bytes: a few
+// milliseconds if every page has to be made.
+const clearPiece = 4 << 20
+
+// clearUsed makes a range that is being handed out read as zero. It reports
+// false, with the range not to be handed out, when the process is stopping.
+func (p *Process) clearUsed(lo, hi uint64) bool {
+	if !p.clearTouched(lo, hi) {
+		return false
 	}
 	p.mem.fresh = max(p.mem.fresh, hi)
+	return true
+}
+
+// clearTouched clears what was ever handed out of a range of the heap.
+func (p *Process) clearTouched(lo, hi uint64) bool {
+	for hi = min(hi, p.mem.fresh); lo < hi; {
+		if p.stopping() {
+			return false
+		}
+		n := min(hi-lo, clearPiece)
+		p.cpu.Zero(lo, n)
+		lo += n
+	}
+	return true
 }
 
 // takeAt hands out exactly [lo,hi), taking from free what of it is free.
-func (p *Process) takeAt(lo, hi uint64) {
+func (p *Process) takeAt(lo, hi uint64) bool {
 	m := &p.mem
+	if !p.clearUsed(lo, hi) {
+		return false
+	}
 	out := make([]platform.Range, 0, len(m.free)+1)
 	for _, r := range m.free {
 		if r.Hi <= lo || r.Lo >= hi {
@@ -121,7 +145,7 @@ func (p *Process) takeAt(lo, hi uint64) {
 		}
 	}
 	m.free = out
-	p.clearUsed(lo, hi)
+	return true
 }
 
 // give takes [lo,hi) of the heap back.
@@ -212,7 +236,7 @@ func sysMmap(p *Process, a *args) uint64 {
 		if ino == nil || ino.Kind() != vfs.File {
 			return fail(syscall.ENODEV)
 		}
-		if f.flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+		if !f.canRead() {
 			return fail(syscall.EACCES)
 		}
 		// Files live outside guest memory, so a writable shared mapping could
@@ -344,7 +368,9 @@ func (p *Process) mapFixedAt(addr, n, prot, flags uint64, src *vfs.Inode, off ui
 	if flags&mapFixedNoRep != 0 && !p.isFree(addr, hi) {
 		return fail(syscall.EEXIST)
 	}
-	p.takeAt(addr, hi)
+	if !p.takeAt(addr, hi) {
+		return fail(syscall.ENOMEM)
+	}
 	if src != nil {
 		if e := p.copyFile(addr, n, src, off); e != 0 {
 			return fail(e)
@@ -372,8 +398,16 @@ func (p *Process) copyFile(at, n uint64, src *vfs.Inode, off uint64) syscall.Err
 			return 0
 		}
 		data = data[off:]
-		if !p.cpu.CopyOut(at, data[:min(n, uint64(len(data)))]) {
-			return syscall.EFAULT
+		data = data[:min(n, uint64(len(data)))]
+		for len(data) > 0 {
+			k := min(len(data), clearPiece)
+			if !p.cpu.CopyOut(at, data[:k]) {
+				return syscall.EFAULT
+			}
+			if p.stopping() {
+				return syscall.ENOMEM
+			}
+			at, data = at+uint64(k), data[k:]
 		}
 		return 0
 	}
@@ -385,6 +419,9 @@ func (p *Process) copyFile(at, n uint64, src *vfs.Inode, off uint64) syscall.Err
 		}
 		if !p.cpu.CopyOut(at, buf[:k]) {
 			return syscall.EFAULT
+		}
+		if p.stopping() {
+			return syscall.ENOMEM
 		}
 		at, off, n = at+uint64(k), off+uint64(k), n-uint64(k)
 	}
@@ -421,7 +458,9 @@ func sysMremap(p *Process, a *args) uint64 {
 		p.mem.give(old+newLen, old+oldLen)
 		return old
 	case old+newLen > old && old+newLen <= p.mem.end && p.isFree(old+oldLen, old+newLen):
-		p.takeAt(old+oldLen, old+newLen)
+		if !p.takeAt(old+oldLen, old+newLen) {
+			return fail(syscall.ENOMEM)
+		}
 		return old
 	case flags&mremapMayMove == 0:
 		p.mem.denied++
@@ -431,7 +470,14 @@ func sysMremap(p *Process, a *args) uint64 {
 	if !ok {
 		return fail(syscall.ENOMEM)
 	}
-	p.cpu.Move(at, old, oldLen)
+	for done := uint64(0); done < oldLen; {
+		n := min(oldLen-done, clearPiece)
+		if p.stopping() || !p.cpu.Move(at+done, old+done, n) {
+			p.mem.give(at, at+newLen)
+			return fail(syscall.ENOMEM)
+		}
+		done += n
+	}
 	p.mem.give(old, old+oldLen)
 	return at
 }
@@ -474,10 +520,8 @@ func sysMadvise(p *Process, a *args) uint64 {
 		return fail(syscall.EINVAL)
 	}
 	// MADV_FREE may keep the old bytes; only DONTNEED promises zeros.
-	if a[2] == madviseDontneed && n != 0 && p.inHeap(lo, lo+n) {
-		if e := min(lo+n, p.mem.fresh); lo < e {
-			p.cpu.Zero(lo, e-lo)
-		}
+	if a[2] == madviseDontneed && n != 0 && p.inHeap(lo, lo+n) && !p.clearTouched(lo, lo+n) {
+		return fail(syscall.EAGAIN)
 	}
 	return 0
 }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"slices"
 	"syscall"
-	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -131,11 +130,11 @@ var ErrState = errors.New("process state")
 
 // Save gives the state of a parked process.
 func (p *Process) Save() (*State, error) {
-	if p.mailbox.request == nil {
+	if len(p.mailbox.request) == 0 {
 		return nil, fmt.Errorf("%w: not parked", ErrState)
 	}
-	if n := p.fds.open(); n > 0 {
-		return nil, fmt.Errorf("%w: %d open files", ErrState, n)
+	if !p.fds.pristine() {
+		return nil, fmt.Errorf("%w: files are open, or a standard stream is not what it was", ErrState)
 	}
 	if len(p.sig.frames) > 0 || p.sig.pending != 0 {
 		return nil, fmt.Errorf("%w: a signal is being handled", ErrState)
@@ -265,10 +264,4 @@ func (p *Process) NumCalls() int {
 		n += int(c)
 	}
 	return n
-}
-
-// clockNow gives a Go time for file time stamps from the guest's clock.
-func (p *Process) clockNow() time.Time {
-	_, real := p.cpu.Clock()
-	return time.Unix(0, int64(real))
 }

@@ -20,7 +20,8 @@ const (
 	Exited
 	// Killed: a signal ended the process.
 	Killed
-	// Stopped: Stop was called; the process is where it was.
+	// Stopped: Stop was called; the process is between two instructions. A
+	// long system call under way was cut short.
 	Stopped
 )
 
@@ -107,6 +108,9 @@ func (p *Process) Run() (Outcome, error) {
 		case platform.Fault:
 			p.fault(exit)
 		case platform.Interrupted:
+		case platform.Shutdown:
+			// The guest did this to itself, so it is no error of the machine.
+			p.kill(sigInfo{signo: syscall.SIGSEGV, addr: exit.Addr, fault: true})
 		default:
 			return Outcome{}, fmt.Errorf("%w: unknown exit %d", platform.ErrMachine, exit.Kind)
 		}
@@ -115,6 +119,11 @@ func (p *Process) Run() (Outcome, error) {
 		}
 	}
 }
+
+// stopping reports whether Stop was called. Whatever moves more than a few
+// megabytes for one system call asks between the pieces, so that no call keeps
+// the host busy for longer than a few milliseconds after it.
+func (p *Process) stopping() bool { return p.ctl.stop.Load() }
 
 // end makes Run return o.
 func (p *Process) end(o Outcome) { p.outcome = &o }

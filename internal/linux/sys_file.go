@@ -43,7 +43,7 @@ func (p *Process) iovecs(addr, count uint64) ([]iovec, syscall.Errno) {
 // readInto moves bytes from an open file to guest memory. off < 0 means the
 // description's own position, which then moves.
 func (p *Process) readInto(f *description, iov []iovec, off int64) uint64 {
-	if f.flags&syscall.O_ACCMODE == syscall.O_WRONLY {
+	if !f.canRead() {
 		return fail(syscall.EBADF)
 	}
 	pos := off
@@ -72,7 +72,7 @@ func (p *Process) readInto(f *description, iov []iovec, off int64) uint64 {
 			}
 			pos, total = pos+int64(k), total+uint64(k)
 			v.addr, v.n = v.addr+uint64(k), v.n-uint64(k)
-			if k < len(buf) {
+			if k < len(buf) || p.stopping() {
 				return done(0)
 			}
 		}
@@ -82,7 +82,7 @@ func (p *Process) readInto(f *description, iov []iovec, off int64) uint64 {
 
 // writeFrom moves bytes from guest memory to an open file.
 func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
-	if f.flags&syscall.O_ACCMODE == syscall.O_RDONLY {
+	if !f.canWrite() {
 		return fail(syscall.EBADF)
 	}
 	pos := off
@@ -117,7 +117,7 @@ func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
 			}
 			k, e := f.write(p, buf, pos)
 			pos, total = pos+int64(k), total+uint64(k)
-			if e != 0 || k < len(buf) {
+			if e != 0 || k < len(buf) || p.stopping() {
 				return done(e)
 			}
 			v.addr, v.n = v.addr+uint64(k), v.n-uint64(k)
@@ -399,7 +399,7 @@ func sysFtruncate(p *Process, a *args) uint64 {
 		return fail(syscall.EBADF)
 	}
 	ino := f.inode()
-	if ino == nil || ino.Kind() != vfs.File || f.flags&syscall.O_ACCMODE == syscall.O_RDONLY || int64(a[1]) < 0 {
+	if ino == nil || ino.Kind() != vfs.File || !f.canWrite() || int64(a[1]) < 0 {
 		return fail(syscall.EINVAL)
 	}
 	return result(p.fs.Truncate(ino, int64(a[1])))
@@ -407,7 +407,7 @@ func sysFtruncate(p *Process, a *args) uint64 {
 
 func sysFallocate(p *Process, a *args) uint64 {
 	f := p.fds.get(a[0])
-	if f == nil || f.flags&syscall.O_ACCMODE == syscall.O_RDONLY {
+	if f == nil || !f.canWrite() {
 		return fail(syscall.EBADF)
 	}
 	switch ino := f.inode(); {
@@ -432,7 +432,7 @@ func sysSync(p *Process, a *args) uint64 {
 
 func sysGetdents64(p *Process, a *args) uint64 {
 	f := p.fds.get(a[0])
-	if f == nil {
+	if f == nil || !f.canRead() {
 		return fail(syscall.EBADF)
 	}
 	ino := f.inode()
@@ -495,14 +495,20 @@ func sysSendfile(p *Process, a *args) uint64 {
 	if out == nil || in == nil {
 		return fail(syscall.EBADF)
 	}
-	if !in.seekable() || out.flags&syscall.O_ACCMODE == syscall.O_RDONLY || out.flags&syscall.O_APPEND != 0 {
+	if !in.canRead() || !out.canWrite() {
+		return fail(syscall.EBADF)
+	}
+	if !in.seekable() || out.flags&syscall.O_APPEND != 0 {
 		return fail(syscall.EINVAL)
 	}
 	pos := in.pos
 	if a[2] != 0 {
 		v, ok := p.u64(a[2])
-		if !ok || int64(v) < 0 {
+		if !ok {
 			return fail(syscall.EFAULT)
+		}
+		if int64(v) < 0 {
+			return fail(syscall.EINVAL)
 		}
 		pos = int64(v)
 	}
@@ -518,6 +524,9 @@ func sysSendfile(p *Process, a *args) uint64 {
 		}
 		if e != 0 || k == 0 {
 			break
+		}
+		if p.stopping() {
+			left = uint64(k)
 		}
 		pos, out.pos = pos+int64(k), out.pos+int64(k)
 		total, left = total+uint64(k), left-uint64(k)

@@ -28,7 +28,13 @@ func sysGetrandom(p *Process, a *args) uint64 {
 			return fail(syscall.EIO)
 		}
 		if !p.cpu.CopyOut(a[0]+total, buf) {
+			if total > 0 {
+				break
+			}
 			return fail(syscall.EFAULT)
+		}
+		if p.stopping() {
+			left = uint64(len(buf))
 		}
 		total, left = total+uint64(len(buf)), left-uint64(len(buf))
 	}

@@ -61,7 +61,7 @@ func (p *Process) openAt(dirfd, addr, flags, mode uint64) uint64 {
 		return fail(e)
 	}
 	p.fs.Ref(ino)
-	const kept = syscall.O_ACCMODE | syscall.O_APPEND | syscall.O_NONBLOCK | syscall.O_DIRECTORY | 0x8000
+	const kept = syscall.O_ACCMODE | syscall.O_APPEND | syscall.O_NONBLOCK | syscall.O_DIRECTORY | oPath | 0x8000
 	f := &description{file: treeFile{ino}, flags: int(flags) & kept}
 	fd, e := p.fds.add(f, 0, flags&syscall.O_CLOEXEC != 0)
 	if e != 0 {

@@ -225,7 +225,7 @@ func (o *oracle) stat(d handle, p string) {
 func (o *oracle) sameStat(st *unix.Stat_t, ino *Inode) {
 	o.t.Helper()
 	s := ino.Stat()
-	if s.Mode != st.Mode || s.Mode&unix.S_IFMT == unix.S_IFREG && (s.Size != st.Size || s.Nlink != uint64(st.Nlink)) {
+	if s.Mode != st.Mode || s.Mode&unix.S_IFMT == unix.S_IFREG && (s.Size != st.Size || s.Nlink != st.Nlink) {
 		o.t.Fatalf("%s\n%+v, the host has %+v", strings.Join(o.log[max(0, len(o.log)-40):], "\n"), s, *st)
 	}
 }

@@ -41,6 +41,9 @@ type Machine struct {
 
 	regs platform.Regs
 	mode mode
+	// dead: KVM may still hold a half-done instruction that no register write
+	// takes back, so the processor never runs again.
+	dead bool
 
 	clock     vdso.Clock
 	tscOffset uint64
@@ -141,12 +144,15 @@ func (m *Machine) Restore(c *platform.Context) error {
 	if len(c.XSave) != kvm.XSaveSize || !userCanonical(c.FSBase) || !userCanonical(c.GSBase) {
 		return fmt.Errorf("%w: context of another kind", platform.ErrMachine)
 	}
+	if m.dead {
+		return fmt.Errorf("%w: it was shut down", platform.ErrMachine)
+	}
 	err := m.setUser(c.FSBase, c.GSBase)
 	if err == nil {
 		err = m.vcpu.SetXSave(c.XSave)
 	}
 	if err == nil {
-		err = m.vcpu.SetEvents(&kvm.VCPUEvents{})
+		err = m.vcpu.SetEvents(&kvm.VCPUEvents{Flags: kvm.EventsNMIPending | kvm.EventsShadow})
 	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
@@ -157,6 +163,9 @@ func (m *Machine) Restore(c *platform.Context) error {
 
 // Run implements platform.Machine.
 func (m *Machine) Run() (platform.Exit, error) {
+	if m.dead {
+		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
+	}
 	m.thread.Store(int32(unix.Gettid()))
 	if !userCanonical(m.regs.RIP) {
 		// SYSRET to such an address would fault in ring 0.
@@ -180,9 +189,12 @@ func (m *Machine) Run() (platform.Exit, error) {
 			continue
 		}
 		if err != nil {
+			m.dead = true
 			return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
 		}
-		return m.exit(reason)
+		e, err := m.exit(reason)
+		m.dead = err != nil || e.Kind == platform.Shutdown
+		return e, err
 	}
 }
 
@@ -231,13 +243,14 @@ func (m *Machine) exit(reason uint32) (platform.Exit, error) {
 	case kvm.ExitIO:
 		port, out := m.vcpu.IO()
 		if port == portSyscall && out && inStubs(m.regs.RIP) {
-			return m.syscallExit()
+			return m.syscallExit(), nil
 		}
 		if port == portFault && out && inStubs(m.regs.RIP) {
 			return m.faultExit()
 		}
-		// The guest wrote to a port by itself.
-		return platform.Exit{Kind: platform.Fault, Vector: 13}, nil
+		// The guest used a port by itself. KVM would finish reading one, or a
+		// string instruction, only when the processor runs next.
+		return platform.Exit{Kind: platform.Shutdown, Vector: 13}, nil
 	case kvm.ExitMMIO:
 		return platform.Exit{Kind: platform.Shutdown, Vector: 14, Addr: m.vcpu.MMIOAddr()}, nil
 	case kvm.ExitHLT, kvm.ExitShutdown, kvm.ExitInternalError, kvm.ExitException:
@@ -246,16 +259,12 @@ func (m *Machine) exit(reason uint32) (platform.Exit, error) {
 	return platform.Exit{}, fmt.Errorf("%w: KVM exit %d", platform.ErrMachine, reason)
 }
 
-func (m *Machine) syscallExit() (platform.Exit, error) {
-	ring0, err := m.p.syscallInRing0(m.vcpu)
-	if err != nil {
-		return platform.Exit{}, err
-	}
-	if ring0 {
+func (m *Machine) syscallExit() platform.Exit {
+	if m.p.ringZero {
 		m.mode = inStub
 	}
 	m.regs.RIP, m.regs.RFLAGS = m.regs.RCX, cleanFlags(m.regs.R11)
-	return platform.Exit{Kind: platform.Syscall}, nil
+	return platform.Exit{Kind: platform.Syscall}
 }
 
 // hasErrorCode are the exceptions that push one (SDM vol. 3, table 6-1).
@@ -264,14 +273,16 @@ const hasErrorCode = 1<<8 | 1<<10 | 1<<11 | 1<<12 | 1<<13 | 1<<14 | 1<<17 | 1<<2
 // faultExit reads the frame that the processor pushed and puts the guest back
 // to the instruction that faulted.
 func (m *Machine) faultExit() (platform.Exit, error) {
-	e := platform.Exit{Kind: platform.Fault, Vector: uint8((m.regs.RIP - faultBase) / faultStep)}
+	stub := (m.regs.RIP - faultBase) / faultStep
+	sp := m.regs.RSP
+	// The guest may have jumped here with a stack pointer of its own.
+	if stub >= vectors || sp < stackLow || sp > stackTop-40 {
+		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
+	}
+	e := platform.Exit{Kind: platform.Fault, Vector: uint8(stub)}
 	var s kvm.Sregs
 	if err := m.vcpu.GetSregs(&s); err != nil {
 		return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
-	}
-	sp := m.regs.RSP
-	if m.regs.RIP < faultBase || e.Vector >= vectors || sp < stackLow || sp > stackTop-40 {
-		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
 	}
 	frame := m.mem[sp:stackTop]
 	le := binary.LittleEndian

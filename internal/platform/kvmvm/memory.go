@@ -13,12 +13,9 @@ import (
 type rights struct{ spans []platform.Span }
 
 // allow reports whether the guest has need on all of [addr, addr+n), which must
-// end at or before size.
+// end at or before size; n is not 0.
 func (r rights) allow(addr, n, size uint64, need platform.Prot) bool {
 	end := addr + n
-	if n == 0 {
-		return true
-	}
 	if end < addr || end > size || addr < platform.UserLo {
 		return false
 	}
@@ -41,48 +38,54 @@ func (r rights) allow(addr, n, size uint64, need platform.Prot) bool {
 	return false
 }
 
+// at gives the bytes of [addr, addr+n) if the guest has need on all of them.
+// A range of no bytes is nowhere, so its address is not looked at: it may lie
+// beyond memory.
+func (m *Machine) at(addr, n uint64, need platform.Prot) ([]byte, bool) {
+	if n == 0 {
+		return nil, true
+	}
+	if !m.rights.allow(addr, n, uint64(len(m.mem)), need) {
+		return nil, false
+	}
+	return m.mem[addr : addr+n], true
+}
+
 // CopyIn implements platform.Memory.
 func (m *Machine) CopyIn(dst []byte, addr uint64) bool {
-	if !m.rights.allow(addr, uint64(len(dst)), uint64(len(m.mem)), platform.Read) {
-		return false
-	}
-	copy(dst, m.mem[addr:])
-	return true
+	b, ok := m.at(addr, uint64(len(dst)), platform.Read)
+	copy(dst, b)
+	return ok
 }
 
 // CopyOut implements platform.Memory.
 func (m *Machine) CopyOut(addr uint64, src []byte) bool {
-	if !m.rights.allow(addr, uint64(len(src)), uint64(len(m.mem)), platform.Write) {
-		return false
-	}
-	copy(m.mem[addr:], src)
-	return true
+	b, ok := m.at(addr, uint64(len(src)), platform.Write)
+	copy(b, src)
+	return ok
 }
 
 // Load implements platform.Memory.
 func (m *Machine) Load(addr uint64, src []byte) bool {
-	if !m.rights.allow(addr, uint64(len(src)), uint64(len(m.mem)), 0) {
-		return false
-	}
-	copy(m.mem[addr:], src)
-	return true
+	b, ok := m.at(addr, uint64(len(src)), 0)
+	copy(b, src)
+	return ok
 }
 
 // Zero implements platform.Memory.
 func (m *Machine) Zero(addr, n uint64) bool {
-	if !m.rights.allow(addr, n, uint64(len(m.mem)), platform.Write) {
-		return false
-	}
-	clear(m.mem[addr : addr+n])
-	return true
+	b, ok := m.at(addr, n, platform.Write)
+	clear(b)
+	return ok
 }
 
 // Move implements platform.Memory.
 func (m *Machine) Move(dst, src, n uint64) bool {
-	size := uint64(len(m.mem))
-	if !m.rights.allow(dst, n, size, platform.Write) || !m.rights.allow(src, n, size, platform.Read) {
+	to, ok := m.at(dst, n, platform.Write)
+	if !ok {
 		return false
 	}
-	copy(m.mem[dst:dst+n], m.mem[src:src+n])
-	return true
+	from, ok := m.at(src, n, platform.Read)
+	copy(to, from)
+	return ok
 }

@@ -5,7 +5,7 @@ package kvmvm
 import (
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"runtime"
 
 	"golang.org/x/sys/unix"
 
@@ -25,16 +25,9 @@ type Platform struct {
 	tick        uint64
 	pagemap     pagemap
 	pagemapScan bool
-
-	ring atomic.Int32 // where system calls arrive, once known
+	// ringZero says that system calls arrive in ring 0.
+	ringZero bool
 }
-
-// Values of Platform.ring.
-const (
-	ringUnknown int32 = iota
-	ringZero
-	ringThree
-)
 
 // New opens KVM. The error wraps platform.ErrUnavailable and says what mends
 // it.
@@ -77,7 +70,10 @@ func (p *Platform) probe() error {
 		_, _, err := p.pagemap.scan(0, 0, &r)
 		p.pagemapScan = err == nil
 	}
-	return p.probeVM()
+	if err := p.probeVM(); err != nil {
+		return err
+	}
+	return p.probeRing()
 }
 
 // probeVM makes an empty machine: a device node alone promises nothing.
@@ -97,6 +93,35 @@ func (p *Platform) probeVM() error {
 		p.tick = vdso.TickLength(khz)
 	}
 	return errors.Join(err, vcpu.Close(), vm.Close())
+}
+
+// probeRing finds where system calls arrive, with a guest of our own: one that
+// jumps into the stub instead of making a system call could otherwise have
+// every later one, on hardware KVM, continue in ring 0.
+func (p *Platform) probeRing() error {
+	code := platform.Span{Lo: platform.UserLo, Hi: platform.UserLo + platform.PageSize, Prot: platform.Read | platform.Exec}
+	b, fd, err := p.Boot(code.Hi, []platform.Span{code})
+	if err != nil {
+		return err
+	}
+	m := b.(*Machine)
+	m.Load(code.Lo, []byte{0x0F, 0x05}) // syscall
+	m.Regs().RIP = code.Lo
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	e := platform.Exit{Kind: platform.Interrupted}
+	for e.Kind == platform.Interrupted && err == nil {
+		e, err = m.Run()
+	}
+	if err == nil && e.Kind != platform.Syscall {
+		err = fmt.Errorf("a first system call ended as exit %d, exception %d", e.Kind, e.Vector)
+	}
+	var s kvm.Sregs
+	if err == nil {
+		err = m.vcpu.GetSregs(&s)
+	}
+	p.ringZero = s.CS.Selector&3 == 0
+	return errors.Join(err, m.Close(), unix.Close(fd))
 }
 
 // Close releases the device. Machines live on.
@@ -197,23 +222,6 @@ func (p *Platform) advise(mem []byte, b *platform.Backing) {
 		// Only advice: a kernel without large pages refuses it.
 		_ = unix.Madvise(mem[lo:], unix.MADV_HUGEPAGE)
 	}
-}
-
-// syscallInRing0 tells where system calls arrive.
-func (p *Platform) syscallInRing0(c *kvm.VCPU) (bool, error) {
-	if r := p.ring.Load(); r != ringUnknown {
-		return r == ringZero, nil
-	}
-	var s kvm.Sregs
-	if err := c.GetSregs(&s); err != nil {
-		return false, fmt.Errorf("%w: %w", platform.ErrMachine, err)
-	}
-	ring := ringZero
-	if s.CS.Selector&3 == 3 {
-		ring = ringThree
-	}
-	p.ring.Store(ring)
-	return ring == ringZero, nil
 }
 
 var _ platform.Platform = (*Platform)(nil)

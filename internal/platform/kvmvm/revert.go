@@ -35,6 +35,9 @@ func (m *Machine) Revert(c *platform.Context) (int, error) {
 	if m.backing == nil {
 		return 0, fmt.Errorf("%w: a booted machine has nothing to return to", platform.ErrMachine)
 	}
+	if m.dead {
+		return 0, fmt.Errorf("%w: it was shut down", platform.ErrMachine)
+	}
 	pages, err := m.scan()
 	if errors.Is(err, errTooMany) || errors.Is(err, errNoScan) {
 		err = m.drop()
@@ -93,7 +96,7 @@ func (m *Machine) scanEntries() (int, error) {
 		want := min(uint64(len(buf)), (uint64(len(m.mem))-off)/platform.PageSize*8)
 		n, err := unix.Pread(m.p.pagemap.fd, buf[:want], int64((base+off)/platform.PageSize*8))
 		if err != nil || n == 0 || n%8 != 0 {
-			return pages, fmt.Errorf("%w: %w", errNoScan, err)
+			return pages, errNoScan
 		}
 		for i := 0; i < n; i += 8 {
 			e := binary.LittleEndian.Uint64(buf[i:])

@@ -42,6 +42,8 @@ const (
 	gib       = 1 << 30
 	largePage = 2 << 20
 	vectors   = 32
+	// breakpoint is the vector of INT3.
+	breakpoint = 3
 )
 
 // Page table bits (SDM vol. 3, section 4.5). Accessed and dirty are set in
@@ -126,14 +128,17 @@ func systemImage(spans []platform.Span) ([]byte, error) {
 		le.PutUint64(mem[pde:], pt|pteTable)
 		return pt, nil
 	}
-	// The first 2 MiB and the page below UserLo belong to the supervisor, as
-	// far as the exception path needs them.
-	for a := uint64(platform.PageSize); a < pdAddr; a += platform.PageSize {
-		pt, err := table(a)
-		if err != nil {
-			return nil, err
-		}
-		le.PutUint64(mem[pt+a/platform.PageSize%512*8:], a|ptePresent|pteWrite|pteAccessed|pteDirty)
+	// What the exception path needs is the supervisor's. The page tables have
+	// no address.
+	pt, err := table(0)
+	if err != nil {
+		return nil, err
+	}
+	for _, a := range []uint64{gdtAddr, idtAddr, tssAddr} {
+		le.PutUint64(mem[pt+a/platform.PageSize*8:], a|ptePresent|pteAccessed|pteDirty|pteNX)
+	}
+	for a := uint64(stackLow); a < stackTop; a += platform.PageSize {
+		le.PutUint64(mem[pt+a/platform.PageSize*8:], a|ptePresent|pteWrite|pteAccessed|pteDirty|pteNX)
 	}
 	end := uint64(0)
 	for _, s := range pages {
@@ -175,7 +180,8 @@ func putDescriptors(mem []byte) {
 	le.PutUint64(gdt[selTask+8:], base>>32)
 
 	tss := mem[tssAddr:]
-	le.PutUint64(tss[4:], stackTop) // RSP0
+	le.PutUint64(tss[4:], stackTop)  // RSP0
+	le.PutUint64(tss[36:], stackTop) // IST1
 	le.PutUint16(tss[102:], ioBitmap)
 	for i := ioBitmap; i <= taskLimit; i++ {
 		tss[i] = 0xFF
@@ -188,7 +194,13 @@ func putDescriptors(mem []byte) {
 		d := mem[idtAddr+v*16:]
 		le.PutUint16(d, uint16(stub))
 		le.PutUint16(d[2:], selKernelCode)
+		// IST1: SYSCALL leaves the guest's stack pointer, to which an exception
+		// in ring 0 would otherwise push.
+		d[4] = 1
 		d[5] = 0x8E // present, ring 0 only, interrupt gate
+		if v == breakpoint {
+			d[5] |= 3 << 5 // INT3 is for ring 3 too
+		}
 		le.PutUint16(d[6:], uint16(stub>>16))
 	}
 }
