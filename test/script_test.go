@@ -28,7 +28,7 @@ func TestScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	cache := filepath.Join(t.TempDir(), "cache")
-	if canOpenKVM() {
+	if canRun() {
 		// Capturing and booting Python takes a second: once for all scripts.
 		first := exec.Command(cli.Program, "run", "-c", "pass")
 		first.Env = append(os.Environ(), cli.CacheEnv+"="+cache)
@@ -48,10 +48,9 @@ func TestScripts(t *testing.T) {
 		Condition: func(name string) (bool, error) {
 			switch name {
 			case "kvm":
-				return canOpenKVM(), nil
+				return canRun(), nil
 			case "python3":
-				_, err := exec.LookPath("python3")
-				return err == nil, nil
+				return hasPython(), nil
 			}
 			return false, errors.New("unknown condition " + name)
 		},
@@ -80,10 +79,17 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func canOpenKVM() bool {
+// canRun says whether this machine can run a sandbox at all: it has /dev/kvm,
+// and a Python to capture.
+func canRun() bool {
 	f, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
 	if err != nil {
 		return false
 	}
-	return f.Close() == nil
+	return f.Close() == nil && hasPython()
+}
+
+func hasPython() bool {
+	_, err := exec.LookPath("python3")
+	return err == nil
 }

@@ -17,6 +17,7 @@ type want struct {
 	stdout, stderr string // substrings
 	exit           int
 	err            error // sentinel; nil: none
+	message        string
 	// retired: the machine may not be used afterwards.
 	retired bool
 	check   func(t *testing.T, res engine.Result)
@@ -71,6 +72,7 @@ var cases = []struct {
 	}},
 	{"B2 null read", `import ctypes; ctypes.string_at(0)`, 0, 0, want{
 		stderr: "Fatal Python error: Segmentation fault", exit: 139, err: engine.ErrGuestCrash, retired: true,
+		message: "crashed with SIGSEGV at address 0x0",
 	}},
 	{"B3 endless loop", `while True: pass`, 200 * time.Millisecond, 0, want{err: engine.ErrTimeout, exit: 1, stderr: "line 1, in <module>\n    while True: pass\n"}},
 	{"C1 power of big integers", `print('begun'); n = 9 ** (9 ** 9)`, 300 * time.Millisecond, 0, want{
@@ -152,6 +154,9 @@ func (w want) verify(t *testing.T, res engine.Result, err error) {
 	t.Helper()
 	if !errors.Is(err, w.err) || w.err == nil && err != nil {
 		t.Fatalf("error %v, want %v\nstdout %.2000q\nstderr %.2000q", err, w.err, res.Stdout, res.Stderr)
+	}
+	if err != nil && !strings.Contains(err.Error(), w.message) {
+		t.Errorf("error %q lacks %q", err, w.message)
 	}
 	if errors.Is(err, engine.ErrTimeout) && !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("%v is not a context.DeadlineExceeded", err)

@@ -79,8 +79,10 @@ type VCPU struct {
 	run        []byte
 	immediate  *uint32 // immediate_exit and what lies beside it
 	exitReason *uint32
+	valid      *uint64
 	dirty      *uint64
 	regs       *Regs
+	sregs      *Sregs
 }
 
 func newVCPU(fd int, run []byte) *VCPU {
@@ -89,10 +91,12 @@ func newVCPU(fd int, run []byte) *VCPU {
 		fd: fd, run: run,
 		immediate:  (*uint32)(at(offImmediateExit &^ 3)),
 		exitReason: (*uint32)(at(offExitReason)),
+		valid:      (*uint64)(at(offValidRegs)),
 		dirty:      (*uint64)(at(offDirtyRegs)),
 		regs:       (*Regs)(at(offSyncRegs)),
+		sregs:      (*Sregs)(at(offSyncSregs)),
 	}
-	*(*uint64)(at(offValidRegs)) = syncRegs
+	*c.valid = syncRegs
 	return c
 }
 
@@ -102,6 +106,13 @@ func (c *VCPU) Regs() *Regs { return c.regs }
 
 // MarkRegs makes the next Run take Regs over.
 func (c *VCPU) MarkRegs() { *c.dirty |= syncRegs }
+
+// SyncSregs makes every exit fill in ExitSregs too, from now on.
+func (c *VCPU) SyncSregs() { *c.valid |= syncSregs }
+
+// ExitSregs are the special registers as of the last exit, after SyncSregs.
+// They are only to be read.
+func (c *VCPU) ExitSregs() *Sregs { return c.sregs }
 
 // SetImmediateExit makes Run return at once, or not, from now on. It may be
 // called from any goroutine.

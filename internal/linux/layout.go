@@ -29,6 +29,8 @@ const (
 	// maxPlaced bounds all objects together: page tables for it fit under
 	// platform.UserLo.
 	maxPlaced = 1 << 30
+	// maxAddress bounds the whole address space.
+	maxAddress = 1 << 40
 )
 
 // ErrLayout is returned for programs and objects that cannot be placed.
@@ -174,6 +176,9 @@ func NewLayout(exePath string, exe []byte, interpPath string, interp []byte, obj
 	if len(objects) > maxObjects {
 		return nil, fmt.Errorf("%w: %d shared objects, at most %d", ErrLayout, len(objects), maxObjects)
 	}
+	if maxMemory < brkWindow+hugePage || maxMemory > maxAddress/2 {
+		return nil, fmt.Errorf("%w: %d MiB of memory", ErrLayout, maxMemory>>20)
+	}
 	eo, ef, err := ParseObject(exePath, exe)
 	if err != nil {
 		return nil, err
@@ -229,12 +234,16 @@ func NewLayout(exePath string, exe []byte, interpPath string, interp []byte, obj
 	l.Brk.Hi = l.Brk.Lo + brkWindow
 	l.Heap.Lo = l.Brk.Hi + guardSize
 	l.Heap.Hi = l.Heap.Lo + alignUp(maxMemory, hugePage) - brkWindow
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
 // Size is how many bytes a machine needs for a guest with memory bytes of its
-// own: the brk window and the heap.
+// own: the brk window and the heap, which has at least one large page.
 func (l *Layout) Size(memory uint64) uint64 {
+	memory = min(max(memory, brkWindow+hugePage), maxAddress)
 	return min(l.Heap.Lo+alignUp(memory, hugePage)-brkWindow, l.Heap.Hi)
 }
 
@@ -260,24 +269,43 @@ func (l *Layout) Check() error {
 		return bad("objects")
 	}
 	at := uint64(platform.UserLo)
-	for _, p := range append([]Place{l.Exe, l.Interp}, l.Objects...) {
+	for i, p := range append([]Place{l.Exe, l.Interp}, l.Objects...) {
 		if err := p.check(); err != nil {
 			return err
 		}
+		// A bias may be negative: the sums are modulo 2^64.
 		last := p.Segments[len(p.Segments)-1]
-		if p.Bias > maxPlaced || p.Lo < at || p.Hi > maxPlaced+hugePage || p.Bias+p.Segments[0].Vaddr < p.Lo || p.Bias+last.Vaddr+last.Memsz > p.Hi {
+		first, end := p.Bias+pageDown(p.Segments[0].Vaddr), p.Bias+pageUp(last.Vaddr+last.Memsz)
+		if first != p.Lo || end != p.Hi || p.Lo%platform.PageSize != 0 || p.Lo < at || p.Hi <= p.Lo || p.Hi > maxPlaced {
 			return bad("place of " + p.Path)
 		}
 		at = p.Hi
+		if i == 1 { // the vDSO lies between the loader and the objects
+			if l.VDSO < at || l.VDSO%platform.PageSize != 0 || l.VDSO > maxPlaced {
+				return bad("place of the vDSO")
+			}
+			at = l.VDSO + platform.PageSize
+		}
 	}
 	for _, r := range []platform.Range{l.Stack, l.Brk, l.Heap} {
-		if r.Lo < at || r.Hi <= r.Lo || r.Lo%hugePage != 0 || r.Hi%hugePage != 0 || r.Hi > 1<<40 {
+		if r.Lo < at+guardSize || r.Hi <= r.Lo || r.Lo%hugePage != 0 || r.Hi%hugePage != 0 || r.Hi > maxAddress {
 			return bad("regions")
 		}
 		at = r.Hi
 	}
-	if l.VDSO < platform.UserLo || l.VDSO >= l.Stack.Lo || l.VDSO%platform.PageSize != 0 {
-		return bad("vDSO")
+	if l.Brk.Hi-l.Brk.Lo != brkWindow || l.Stack.Hi-l.Stack.Lo != stackSize {
+		return bad("regions")
 	}
-	return nil
+	return l.checkEntry()
+}
+
+// checkEntry sees to it that execution starts in the loader's code: a
+// processor cannot even be given some addresses.
+func (l *Layout) checkEntry() error {
+	for _, s := range l.Interp.spans() {
+		if s.Prot&platform.Exec != 0 && l.Entry >= s.Lo && l.Entry < s.Hi {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: entry %#x is not in the loader's code", ErrLayout, l.Entry)
 }

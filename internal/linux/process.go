@@ -169,22 +169,32 @@ func (s *State) Check(l *Layout) error {
 	switch {
 	case s.Brk < l.Brk.Lo || s.Brk > s.BrkFresh || s.BrkFresh > l.Brk.Hi:
 		return bad("break")
-	case s.Fresh < l.Heap.Lo || s.Fresh > s.End || s.End > l.Heap.Hi:
+	case s.Fresh < l.Heap.Lo || s.Fresh > s.End || s.End > l.Heap.Hi ||
+		s.Fresh%platform.PageSize != 0 || s.End%platform.PageSize != 0:
 		return bad("heap")
 	case len(s.InUse) != len(l.Objects) || len(s.Filled) != len(l.Objects):
 		return bad("objects")
 	}
 	at := l.Heap.Lo
-	for _, r := range s.Free {
-		if r.Lo < at || r.Hi <= r.Lo || r.Hi > s.End || r.Lo%platform.PageSize != 0 || r.Hi%platform.PageSize != 0 {
+	for i, r := range s.Free {
+		// Neighbours would have been joined.
+		if r.Lo < at || i > 0 && r.Lo == at || r.Hi <= r.Lo || r.Hi > s.End || r.Lo%platform.PageSize != 0 || r.Hi%platform.PageSize != 0 {
 			return bad("free ranges")
 		}
 		at = r.Hi
 	}
+	// What was never handed out is one free range.
+	if n := len(s.Free); s.Fresh < s.End && (n == 0 || s.Free[n-1].Hi != s.End || s.Free[n-1].Lo > s.Fresh) {
+		return bad("free ranges")
+	}
 	for _, h := range s.Handlers {
-		if h.Signal <= 0 || h.Signal >= maxSignal {
+		n := syscall.Signal(h.Signal)
+		if n <= 0 || n >= maxSignal || n == syscall.SIGKILL || n == syscall.SIGSTOP || h.Action.Mask&unblockable != 0 {
 			return bad("signal")
 		}
+	}
+	if s.Mask&unblockable != 0 || s.Umask&^0o777 != 0 {
+		return bad("masks")
 	}
 	return s.Mailbox.check()
 }
@@ -197,6 +207,9 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	cwd, e := fs.Resolve(fs.Root(), s.Cwd, true)
 	if e != 0 {
 		return fmt.Errorf("%w: working folder: %w", ErrState, e)
+	}
+	if cwd.Kind() != vfs.Dir {
+		return fmt.Errorf("%w: working folder: %w", ErrState, syscall.ENOTDIR)
 	}
 	fs.Ref(cwd)
 	p.cwd, p.umask = cwd, s.Umask
@@ -214,6 +227,8 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	}
 	p.thread = Thread{ID: processID, Mask: s.Mask, ClearTID: s.ClearTID}
 	p.outcome = nil
+	// The clock starts again from the state's.
+	p.slept = 0
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)
 }

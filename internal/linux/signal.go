@@ -49,6 +49,8 @@ type sigInfo struct {
 	code  int32
 	addr  uint64
 	fault bool
+	// ip is where a fault happened.
+	ip uint64
 }
 
 // frame is what a handler interrupted. It stays on the host's side: what
@@ -67,6 +69,8 @@ type signals struct {
 	pending uint64
 	info    [maxSignal]sigInfo
 	frames  []frame
+	// lastFault is the newest processor exception.
+	lastFault sigInfo
 }
 
 func bit(n syscall.Signal) uint64 { return 1 << (uint(n) - 1) }
@@ -96,13 +100,21 @@ func (p *Process) raise(s sigInfo) {
 // run, it ends the process.
 func (p *Process) raiseFault(s sigInfo) {
 	a := p.sig.actions[s.signo]
+	s.ip = p.cpu.Regs().RIP
+	p.sig.lastFault = s
 	if a.Handler <= sigIgn || p.thread.Mask&bit(s.signo) != 0 || !p.enter(s, a) {
 		p.kill(s)
 	}
 }
 
 func (p *Process) kill(s sigInfo) {
-	p.end(Outcome{Kind: Killed, Signal: s.signo, Addr: s.addr, IP: p.cpu.Regs().RIP, Fault: s.fault})
+	s.ip = p.cpu.Regs().RIP
+	if f := p.sig.lastFault; !s.fault && f.signo == s.signo {
+		// A handler that has had its say sends the signal once more to end the
+		// process (faulthandler does): the fault is still the reason.
+		s = f
+	}
+	p.end(Outcome{Kind: Killed, Signal: s.signo, Addr: s.addr, IP: s.ip, Fault: s.fault})
 }
 
 // deliver runs the handlers of pending signals that are not blocked.

@@ -448,9 +448,9 @@ func sysGetdents64(p *Process, a *args) uint64 {
 		}
 	}
 	buf := p.buffer(int(min(a[2], transferSize)))
-	n := 0
-	for f.pos < int64(len(f.entries)) {
-		d := f.entries[f.pos]
+	n, pos := 0, f.pos
+	for pos < int64(len(f.entries)) {
+		d := f.entries[pos]
 		size := (19 + len(d.Name) + 1 + 7) &^ 7
 		if n+size > len(buf) {
 			break
@@ -458,20 +458,20 @@ func sysGetdents64(p *Process, a *args) uint64 {
 		rec := buf[n : n+size]
 		clear(rec)
 		binary.LittleEndian.PutUint64(rec, d.Inode)
-		binary.LittleEndian.PutUint64(rec[8:], uint64(f.pos+1))
+		binary.LittleEndian.PutUint64(rec[8:], uint64(pos+1))
 		binary.LittleEndian.PutUint16(rec[16:], uint16(size))
 		rec[18] = direntType(d.Kind)
 		copy(rec[19:], d.Name)
 		n += size
-		f.pos++
+		pos++
 	}
-	if n == 0 && f.pos < int64(len(f.entries)) {
+	if n == 0 && pos < int64(len(f.entries)) {
 		return fail(syscall.EINVAL)
 	}
 	if !p.cpu.CopyOut(a[1], buf[:n]) {
 		return fail(syscall.EFAULT)
 	}
-	if f.pos >= int64(len(f.entries)) {
+	if f.pos = pos; pos >= int64(len(f.entries)) {
 		p.fds.unlist(f)
 	}
 	return uint64(n)

@@ -49,6 +49,10 @@ func sysOpenat(p *Process, a *args) uint64 {
 	return p.openAt(a[0], a[1], a[2], a[3])
 }
 
+// openPath is O_PATH (include/uapi/asm-generic/fcntl.h): a name for a file
+// that cannot be read or written.
+const openPath = 0x200000
+
 const openCreat = syscall.O_CREAT | syscall.O_WRONLY | syscall.O_TRUNC
 
 func (p *Process) openAt(dirfd, addr, flags, mode uint64) uint64 {
@@ -371,7 +375,12 @@ func sysTruncate(p *Process, a *args) uint64 {
 	if int64(a[1]) < 0 {
 		return fail(syscall.EINVAL)
 	}
-	return p.change(cwdFD, a[0], 0, func(i *vfs.Inode) syscall.Errno { return p.fs.Truncate(i, int64(a[1])) })
+	return p.change(cwdFD, a[0], 0, func(i *vfs.Inode) syscall.Errno {
+		if i.Stat().UID == userID && i.Stat().Mode&0o200 == 0 {
+			return syscall.EACCES
+		}
+		return p.fs.Truncate(i, int64(a[1]))
+	})
 }
 
 // sysUtimensat sets time stamps; path 0 means the descriptor itself.

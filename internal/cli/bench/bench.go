@@ -65,7 +65,7 @@ A yardstick is a command that prints another product's medians as JSON,
 	fl.BoolVar(&o.JSON, "json", false, "as one JSON object")
 	fl.StringVar(&o.Only, "only", "", "run just the benchmark with this `ID`, such as N1 or N2.reset")
 	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
-	fl.StringVar(&o.Image, "image", "", "Python image: a stored `NAME` or an image file (default: this machine's python3)")
+	cli.ImageFlag(fl, &o.Image)
 	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"text/tabwriter"
 
@@ -47,6 +48,9 @@ func newBuildCmd(c *common) *cobra.Command {
 func (c *common) build(ctx context.Context, o image.Options, name string, asJSON bool) error {
 	ctx, release := c.factory.Interruptible(ctx)
 	defer release()
+	if err := absolute(&o); err != nil {
+		return err
+	}
 	store, err := c.store()
 	if err != nil {
 		return err
@@ -69,6 +73,19 @@ func (c *common) build(ctx context.Context, o image.Options, name string, asJSON
 		return cli.WriteJSON(c.factory.Streams, e)
 	}
 	return c.print(table([]image.Info{e}))
+}
+
+// absolute makes o independent of the current folder: the programs that help
+// with a capture run in another one. A Python without a slash is looked for on
+// PATH.
+func absolute(o *image.Options) (err error) {
+	if o.Venv != "" {
+		o.Venv, err = filepath.Abs(o.Venv)
+	}
+	if err == nil && strings.ContainsRune(o.Python, '/') {
+		o.Python, err = filepath.Abs(o.Python)
+	}
+	return err
 }
 
 func newListCmd(c *common) *cobra.Command {

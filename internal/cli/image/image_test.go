@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -81,7 +83,7 @@ func TestImageCommands(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			store := &fakeStore{infos: []image.Info{info("a"), {ID: "ffff", Names: []string{"bad\x1b[31m"}, Problem: "damaged", Created: time.Unix(0, 0)}}}
-			err, stdout := command(t, store, r.args...)
+			stdout, err := command(t, store, r.args...)
 			if cli.ExitStatus(err) != r.status || cli.Message(err) != r.msg || stdout != r.stdout {
 				t.Errorf("got %d, %q, %q\nwant %d, %q, %q", cli.ExitStatus(err), cli.Message(err), stdout, r.status, r.msg, r.stdout)
 			}
@@ -89,21 +91,42 @@ func TestImageCommands(t *testing.T) {
 	}
 }
 
+func TestPathsAreMeantFromTheCurrentFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []struct {
+		flag, value string
+		want        image.Options
+	}{
+		{"--venv", "venv", image.Options{Venv: filepath.Join(here, "venv")}},
+		{"--python", "./bin/py", image.Options{Python: filepath.Join(here, "bin/py")}},
+		{"--python", "python3.12", image.Options{Python: "python3.12"}},
+	} {
+		store := new(fakeStore)
+		if _, err := command(t, store, "build", r.flag, r.value); err != nil || store.built.Python != r.want.Python || store.built.Venv != r.want.Venv {
+			t.Errorf("%s %s: got %+v, %v", r.flag, r.value, store.built, err)
+		}
+	}
+}
+
 func TestAnEmptyListIsAnEmptyArray(t *testing.T) {
-	if err, stdout := command(t, &fakeStore{}, "ls", "--json"); err != nil || stdout != "[]\n" {
+	if stdout, err := command(t, &fakeStore{}, "ls", "--json"); err != nil || stdout != "[]\n" {
 		t.Errorf("got %v, %q", err, stdout)
 	}
 }
 
 func TestAStoreThatCannotBeOpenedIsAnError(t *testing.T) {
 	for _, args := range [][]string{{"ls"}, {"show", "x"}, {"rm", "x"}, {"build"}} {
-		if err, _ := command(t, nil, args...); !errors.Is(err, image.ErrUnsafeFolder) {
+		if _, err := command(t, nil, args...); !errors.Is(err, image.ErrUnsafeFolder) {
 			t.Errorf("%v: got %v", args, err)
 		}
 	}
 }
 
-func command(t *testing.T, store *fakeStore, args ...string) (error, string) {
+func command(t *testing.T, store *fakeStore, args ...string) (stdout string, err error) {
 	t.Helper()
 	s, out, _ := streams.Test("")
 	f, _ := (&clitest.Engine{}).Factory(s, t.TempDir())
@@ -116,5 +139,6 @@ func command(t *testing.T, store *fakeStore, args ...string) (error, string) {
 	root := &cobra.Command{Use: "maf-sandbox", SilenceErrors: true, SilenceUsage: true}
 	root.AddCommand(cmd)
 	root.SetArgs(append([]string{"image"}, args...))
-	return root.ExecuteContext(context.Background()), out.String()
+	err = root.ExecuteContext(context.Background())
+	return out.String(), err
 }

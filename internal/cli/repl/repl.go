@@ -19,9 +19,7 @@ type Options struct {
 
 	Timeout   cli.Duration
 	MaxOutput cli.Size
-	Image     string
-	Memory    cli.Size
-	Engine    cli.Choice
+	Machine   cli.MachineFlags
 	// Raw lets control sequences through to a terminal.
 	Raw bool
 
@@ -37,8 +35,6 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		Factory:   f,
 		Timeout:   cli.Duration{Value: cli.MaxDuration},
 		MaxOutput: cli.Size{Bytes: engine.MaxOutputBytes, Min: 1, Max: engine.MaxOutputBytes},
-		Memory:    cli.Size{Bytes: engine.DefaultMemory, Min: engine.MinMemory, Max: engine.MaxMemory},
-		Engine:    cli.Choice{Value: "auto", Choices: []string{"auto", "kvm"}},
 		Editor:    NewEditor,
 		Now:       time.Now,
 	}
@@ -64,11 +60,9 @@ standard input and no prompt is shown.
 	}
 	fl := cmd.Flags()
 	fl.Var(&o.Timeout, "timeout", "stop each statement after this time")
-	fl.Var(&o.Memory, "memory", "memory for Python objects")
 	fl.Var(&o.MaxOutput, "max-output", "stop a statement when it has written more than this")
-	fl.StringVar(&o.Image, "image", "", "Python image: a stored `NAME` or an image file (default: this machine's python3)")
 	fl.BoolVar(&o.Raw, "raw", false, "let control sequences through to the terminal")
-	fl.Var(&o.Engine, "engine", "what runs the sandbox")
+	o.Machine.Register(fl)
 	return cmd
 }
 

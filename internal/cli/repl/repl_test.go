@@ -37,7 +37,7 @@ func exits(code int) clitest.Script {
 	}
 }
 
-func talk(t *testing.T, e *clitest.Engine, stdin string) (err error, stdout, stderr string) {
+func talk(t *testing.T, e *clitest.Engine, stdin string) (stdout, stderr string, err error) {
 	t.Helper()
 	s, out, errOut := streams.Test(stdin)
 	f, _ := e.Factory(s, t.TempDir())
@@ -45,7 +45,7 @@ func talk(t *testing.T, e *clitest.Engine, stdin string) (err error, stdout, std
 	cmd.SetArgs(nil)
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err = cmd.ExecuteContext(context.Background())
-	return err, out.String(), errOut.String()
+	return out.String(), errOut.String(), err
 }
 
 const retired = "maf-sandbox: the sandbox is retired; going on with a fresh one, names are lost\n"
@@ -75,7 +75,7 @@ func TestAConversationFromAPipe(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			e := &clitest.Engine{Programs: programs()}
-			err, stdout, stderr := talk(t, e, r.in)
+			stdout, stderr, err := talk(t, e, r.in)
 			if err != nil || stdout != r.stdout || stderr != r.stderr {
 				t.Errorf("got %v, %q, %q; want %q, %q", err, stdout, stderr, r.stdout, r.stderr)
 			}
@@ -101,7 +101,7 @@ func TestTimeSaysHowLongAStatementTook(t *testing.T) {
 }
 
 func TestHelpNamesEveryCommand(t *testing.T) {
-	_, stdout, _ := talk(t, &clitest.Engine{}, ":help\n")
+	stdout, _, _ := talk(t, &clitest.Engine{}, ":help\n")
 	for _, c := range commands() {
 		if !strings.Contains(stdout, c.name) {
 			t.Errorf("help lacks %s: %q", c.name, stdout)

@@ -202,9 +202,7 @@ func (s *session) open() error {
 	}
 	c := make(chan outcome, 1)
 	go func() {
-		m, _, err := s.o.Factory.Open(ctx, cli.Options{
-			Image: s.o.Image, Memory: s.o.Memory.Bytes, Engine: s.o.Engine.Value, Progress: p.Say,
-		})
+		m, _, err := s.o.Factory.Open(ctx, s.o.Machine.Options(p.Say))
 		c <- outcome{m, err}
 	}()
 	for {

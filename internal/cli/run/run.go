@@ -22,10 +22,8 @@ type Options struct {
 	// Request limits.
 	Timeout   cli.Duration
 	MaxOutput cli.Size
-	// Machine.
-	Image  string
-	Memory cli.Size
-	Engine cli.Choice
+	// Machine says what to run it in.
+	Machine cli.MachineFlags
 	// Echo asks for the repr of a trailing expression.
 	Echo bool
 	// JSON reports everything as one object instead of streaming output.
@@ -40,8 +38,6 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		Factory:   f,
 		Timeout:   cli.Duration{Value: engine.DefaultTimeout},
 		MaxOutput: cli.Size{Bytes: engine.DefaultOutputBytes, Min: 1, Max: engine.MaxOutputBytes},
-		Memory:    cli.Size{Bytes: engine.DefaultMemory, Min: engine.MinMemory, Max: engine.MaxMemory},
-		Engine:    cli.Choice{Value: "auto", Choices: []string{"auto", "kvm"}},
 	}
 	cmd := &cobra.Command{
 		Use:   "run [FILE|-] [-c CODE]",
@@ -81,13 +77,11 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 	fl := cmd.Flags()
 	fl.StringVarP(&o.Source.Code, "code", "c", "", "run this `CODE`")
 	fl.Var(&o.Timeout, "timeout", "stop the program after this time")
-	fl.Var(&o.Memory, "memory", "memory for Python objects")
 	fl.Var(&o.MaxOutput, "max-output", "stop the program when it has written more than this")
-	fl.StringVar(&o.Image, "image", "", "Python image: a stored `NAME` or an image file (default: this machine's python3)")
 	fl.BoolVar(&o.Echo, "echo", false, "show the value of a trailing expression")
 	fl.BoolVar(&o.JSON, "json", false, "report the result as one JSON object")
 	fl.BoolVar(&o.Raw, "raw", false, "let control sequences through to the terminal")
-	fl.Var(&o.Engine, "engine", "what runs the sandbox")
+	o.Machine.Register(fl)
 	return cmd
 }
 
@@ -123,9 +117,7 @@ func run(ctx context.Context, o *Options) error {
 func open(ctx context.Context, o *Options) (cli.Machine, cli.Info, error) {
 	p := o.Factory.Streams.Progress()
 	defer p.Done()
-	return o.Factory.Open(ctx, cli.Options{
-		Image: o.Image, Memory: o.Memory.Bytes, Engine: o.Engine.Value, Progress: p.Say,
-	})
+	return o.Factory.Open(ctx, o.Machine.Options(p.Say))
 }
 
 // stream runs req with its output going to the user as it is written. Output

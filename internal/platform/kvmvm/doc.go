@@ -6,8 +6,9 @@
 // port write is one VM exit; an exception lands on a stub that does the same.
 // Everything else is on the other side of package platform.
 //
-// Two families of KVM behave differently and both work; which one it is shows
-// at the first system call, by the code segment the stub runs with:
+// Two families of KVM behave differently and both work; which one it is a guest
+// of our own shows when the platform is opened, by the code segment that its
+// system call arrives with:
 //
 //   - hardware KVM (VT-x, SVM): SYSCALL enters ring 0, as the SDM says;
 //   - kvm-pvm (KVM without hardware, as inside some virtual machines): SYSCALL
@@ -16,5 +17,7 @@
 //     page may be executed by the guest, and the task's I/O bitmap opens the
 //     two ports.
 //
-// A guest that jumps into the stub itself only makes a system call.
+// A guest that jumps into the stub itself only makes a system call or faults.
+// One that brings kvm-pvm to take a system call to ring 0 after all is put back
+// into ring 3 before it goes on.
 package kvmvm

@@ -87,6 +87,9 @@ func (m *Machine) create() error {
 	if err = m.vcpu.SetXCR0(m.p.xcr0); err != nil {
 		return err
 	}
+	if !m.p.ringZero {
+		m.vcpu.SyncSregs()
+	}
 	if err = m.vcpu.SetMSRs(
 		kvm.MSREntry{Index: msrSTAR, Data: starValue},
 		kvm.MSREntry{Index: msrLSTAR, Data: stubAddr},
@@ -217,7 +220,7 @@ func (m *Machine) leaveStubs() (bool, error) {
 	r := *m.vcpu.Regs()
 	if !inStubs(r.RIP) {
 		m.regs = platform.Regs(r)
-		return true, nil
+		return true, m.stayUser()
 	}
 	if r.RIP != sysretAddr {
 		return false, nil // in front of an OUT, which will exit
@@ -243,7 +246,7 @@ func (m *Machine) exit(reason uint32) (platform.Exit, error) {
 	case kvm.ExitIO:
 		port, out := m.vcpu.IO()
 		if port == portSyscall && out && inStubs(m.regs.RIP) {
-			return m.syscallExit(), nil
+			return m.syscallExit()
 		}
 		if port == portFault && out && inStubs(m.regs.RIP) {
 			return m.faultExit()
@@ -259,12 +262,29 @@ func (m *Machine) exit(reason uint32) (platform.Exit, error) {
 	return platform.Exit{}, fmt.Errorf("%w: KVM exit %d", platform.ErrMachine, reason)
 }
 
-func (m *Machine) syscallExit() platform.Exit {
+func (m *Machine) syscallExit() (platform.Exit, error) {
 	if m.p.ringZero {
 		m.mode = inStub
 	}
 	m.regs.RIP, m.regs.RFLAGS = m.regs.RCX, cleanFlags(m.regs.R11)
-	return platform.Exit{Kind: platform.Syscall}
+	return platform.Exit{Kind: platform.Syscall}, m.stayUser()
+}
+
+// stayUser puts the processor back into ring 3 where kvm-pvm has left it: it
+// takes a system call made with a non-canonical stack pointer to ring 0, unlike
+// all others, and the guest would go on there.
+func (m *Machine) stayUser() error {
+	if m.p.ringZero {
+		return nil // the way back is SYSRET
+	}
+	s := m.vcpu.ExitSregs()
+	if s.CS.Selector&3 == 3 {
+		return nil
+	}
+	if err := m.setUser(s.FS.Base, s.GS.Base); err != nil {
+		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
+	}
+	return nil
 }
 
 // hasErrorCode are the exceptions that push one (SDM vol. 3, table 6-1).

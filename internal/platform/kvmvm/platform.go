@@ -53,7 +53,7 @@ func (p *Platform) probe() error {
 			return fmt.Errorf("this KVM lacks %s", c.name)
 		}
 	}
-	if p.sys.Cap(kvm.CapSyncRegs)&1 == 0 {
+	if p.sys.Cap(kvm.CapSyncRegs)&3 != 3 { // general and special registers
 		return errors.New("this KVM lacks synchronised registers (Linux 4.17 or newer has them)")
 	}
 	offered, err := p.sys.SupportedCPUID()
@@ -116,11 +116,8 @@ func (p *Platform) probeRing() error {
 	if err == nil && e.Kind != platform.Syscall {
 		err = fmt.Errorf("a first system call ended as exit %d, exception %d", e.Kind, e.Vector)
 	}
-	var s kvm.Sregs
-	if err == nil {
-		err = m.vcpu.GetSregs(&s)
-	}
-	p.ringZero = s.CS.Selector&3 == 0
+	// Where it arrived, not where Run left it.
+	p.ringZero = m.vcpu.ExitSregs().CS.Selector&3 == 0
 	return errors.Join(err, m.Close(), unix.Close(fd))
 }
 
