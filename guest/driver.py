@@ -30,7 +30,7 @@ PARK, RINGS, SOURCE, VALUE, OBEY = range(1 << 20, (1 << 20) + 5)
 # kind, flags, length of the name, length of the source, nonce, 32 random bytes
 HEADER = struct.Struct("<IIIIQ32s")
 KIND_RUN, KIND_SEED = 1, 2
-FLAG_ECHO = 1
+FLAG_ECHO, FLAG_LIVE = 1, 2
 READY = 1 << 40
 SEEDED = 1 << 41
 
@@ -303,7 +303,7 @@ def make_driver():
             gc.freeze()
 
     def serve():
-        status = READY
+        status, live = READY, 0
         while True:
             try:
                 preadv(PARK, request, status)
@@ -327,6 +327,10 @@ def make_driver():
                         at += n
                     view.release()
                     text = bytes(text)
+                if live != flags & FLAG_LIVE:
+                    live = flags & FLAG_LIVE
+                    for stream in stdout, stderr:
+                        stream.reconfigure(line_buffering=bool(live))
                 name = text[:name_len].decode("utf-8", "replace")
                 status = run(text[name_len:], name, flags & FLAG_ECHO, ns)
                 text = view = None

@@ -48,6 +48,9 @@ type Request struct {
 	MaxCode int
 	// Echo asks for the repr of a trailing expression in Result.Value.
 	Echo bool
+	// Live asks for output to arrive line by line instead of in blocks, as a
+	// terminal wants it. Each line then costs a VM exit.
+	Live bool
 	// Stdout and Stderr, when set, receive output as it arrives, in addition
 	// to the Result. They are called from the goroutine that called Run; what
 	// they return is ignored.

@@ -128,6 +128,9 @@ func (r *run) exchange() (linux.Outcome, error) {
 	if r.req.Echo {
 		flags |= flagEcho
 	}
+	if r.req.Live {
+		flags |= flagLive
+	}
 	name := r.req.Filename
 	payload := make([]byte, 0, len(name)+len(r.req.Code))
 	payload = append(append(payload, name...), r.req.Code...)

@@ -363,3 +363,24 @@ func TestMemoryIsASizeOfTheMachineNotOfTheTemplate(t *testing.T) {
 		t.Errorf("1 MiB: %v", err)
 	}
 }
+
+func TestLiveOutputArrivesLineByLine(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	for _, live := range []bool{true, false, true} {
+		var pieces []string
+		_, err := vm.Run(context.Background(), engine.Request{
+			Code: []byte("for i in range(3): print(i)"), Live: live, Stdout: pieceWriter(func(p string) { pieces = append(pieces, p) }),
+		})
+		want := []string{"0\n1\n2\n"}
+		if live {
+			want = []string{"0\n", "1\n", "2\n"}
+		}
+		if err != nil || strings.Join(pieces, "|") != strings.Join(want, "|") {
+			t.Errorf("live %v: %q %v", live, pieces, err)
+		}
+	}
+}
+
+type pieceWriter func(p string)
+
+func (f pieceWriter) Write(p []byte) (int, error) { f(string(p)); return len(p), nil }

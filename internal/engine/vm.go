@@ -28,6 +28,7 @@ const (
 	kindRun     = 1
 	kindSeed    = 2
 	flagEcho    = 1
+	flagLive    = 2
 	statusReady = 1 << 40
 	statusSeed  = 1 << 41
 	entropySize = 32

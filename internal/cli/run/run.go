@@ -110,6 +110,7 @@ func run(ctx context.Context, o *Options) error {
 		res, err := m.Run(ctx, req)
 		return finish(o, outcome{res, info, m.Generation()}, stopped(ctx, err))
 	}
+	req.Live = o.Factory.Streams.OutTTY
 	return stream(ctx, o, m, req)
 }
 

@@ -47,6 +47,7 @@ type Machine struct {
 
 	clock     vdso.Clock
 	tscOffset uint64
+	apicBase  uint64
 
 	// found is the buffer of Revert's scan.
 	found regions
@@ -103,13 +104,18 @@ func (m *Machine) create() error {
 		}
 		m.tscOffset = tsc - rdtsc()
 	}
+	var s kvm.Sregs
+	if err = m.vcpu.GetSregs(&s); err != nil {
+		return err
+	}
+	m.apicBase = s.APICBase
 	return m.setUser(0, 0)
 }
 
 // setUser puts the processor into ring 3 with the given segment bases.
 func (m *Machine) setUser(fs, gs uint64) error {
 	// APICBase has to stay what KVM made it.
-	s := kvm.Sregs{APICBase: m.p.apicBase}
+	s := kvm.Sregs{APICBase: m.apicBase}
 	userSregs(&s, fs, gs)
 	m.mode = inUser
 	return m.vcpu.SetSregs(&s)

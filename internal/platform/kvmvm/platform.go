@@ -16,11 +16,10 @@ import (
 
 // Platform makes KVM machines. It is safe for concurrent use.
 type Platform struct {
-	sys      *kvm.System
-	cpuid    []kvm.CPUIDEntry
-	xcr0     uint64
-	key      string
-	apicBase uint64
+	sys   *kvm.System
+	cpuid []kvm.CPUIDEntry
+	xcr0  uint64
+	key   string
 	// tick is the length of a TSC tick for the vDSO; 0 without a usable TSC.
 	tick        uint64
 	pagemap     pagemap
@@ -70,35 +69,14 @@ func (p *Platform) probe() error {
 		_, _, err := p.pagemap.scan(0, 0, &r)
 		p.pagemapScan = err == nil
 	}
-	if err := p.probeVM(); err != nil {
-		return err
-	}
-	return p.probeRing()
+	return p.probeVM()
 }
 
-// probeVM makes an empty machine: a device node alone promises nothing.
+// probeVM makes a machine with a guest of our own: a device node alone promises
+// nothing. The guest shows where system calls arrive. Were that learned from
+// any guest's first call, one that jumps into the stub instead could have every
+// later one, on hardware KVM, continue in ring 0.
 func (p *Platform) probeVM() error {
-	vm, err := p.sys.CreateVM()
-	if err != nil {
-		return err
-	}
-	vcpu, err := vm.CreateVCPU()
-	if err != nil {
-		return errors.Join(err, vm.Close())
-	}
-	var s kvm.Sregs
-	err = vcpu.GetSregs(&s)
-	p.apicBase = s.APICBase
-	if khz, e := vcpu.TSCKHz(); e == nil && invariantTSC() {
-		p.tick = vdso.TickLength(khz)
-	}
-	return errors.Join(err, vcpu.Close(), vm.Close())
-}
-
-// probeRing finds where system calls arrive, with a guest of our own: one that
-// jumps into the stub instead of making a system call could otherwise have
-// every later one, on hardware KVM, continue in ring 0.
-func (p *Platform) probeRing() error {
 	code := platform.Span{Lo: platform.UserLo, Hi: platform.UserLo + platform.PageSize, Prot: platform.Read | platform.Exec}
 	b, fd, err := p.Boot(code.Hi, []platform.Span{code})
 	if err != nil {
@@ -118,6 +96,9 @@ func (p *Platform) probeRing() error {
 	}
 	// Where it arrived, not where Run left it.
 	p.ringZero = m.vcpu.ExitSregs().CS.Selector&3 == 0
+	if khz, e := m.vcpu.TSCKHz(); e == nil && invariantTSC() {
+		p.tick = vdso.TickLength(khz)
+	}
 	return errors.Join(err, m.Close(), unix.Close(fd))
 }
 
