@@ -105,8 +105,12 @@ func (r *run) do(ctx context.Context) error {
 		}
 	})
 	defer stop()
-	out, err := r.exchange()
-	vm.process.Drain()
+	var out linux.Outcome
+	err := guard(func() (err error) {
+		out, err = r.exchange()
+		vm.process.Drain()
+		return err
+	})
 	why := r.watch.end()
 	vm.process.Clear()
 	if errors.Is(err, errStopped) {

@@ -201,13 +201,15 @@ func (vm *VM) Reset(ctx context.Context) error {
 		return err
 	}
 	defer func() { vm.turn <- struct{}{} }()
-	if _, err := vm.machine.Revert(&vm.template.t.Context); err != nil {
+	err := guard(func() error {
+		if _, err := vm.machine.Revert(&vm.template.t.Context); err != nil {
+			return err
+		}
+		return vm.start()
+	})
+	if err != nil {
 		vm.retired = "a reset failed"
 		return &Error{Kind: KindInternal, Message: vm.retired, Cause: err}
-	}
-	if err := vm.start(); err != nil {
-		vm.retired = "a reset failed"
-		return err
 	}
 	return nil
 }

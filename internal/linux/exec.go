@@ -6,6 +6,7 @@ import (
 	"io"
 	"syscall"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
 
@@ -82,6 +83,9 @@ func (p *Process) Exec(prog Program) error {
 	dir, e := p.fs.Resolve(p.fs.Root(), prog.Dir, true)
 	if e != 0 {
 		return fmt.Errorf("working folder %s: %w", prog.Dir, e)
+	}
+	if dir.Kind() != vfs.Dir {
+		return fmt.Errorf("working folder %s: %w", prog.Dir, syscall.ENOTDIR)
 	}
 	p.fs.Ref(dir)
 	p.cwd = dir

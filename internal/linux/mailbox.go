@@ -33,6 +33,9 @@ const RingHeader = 8
 // maxRing bounds a ring that the driver may register.
 const maxRing = 1 << 20
 
+// ringSize reports whether a ring may have n bytes.
+func ringSize(n uint64) bool { return n > RingHeader && n <= maxRing }
+
 // ring is a buffer in guest memory in which output waits. The driver puts it
 // there without a system call; the host takes it when the guest parks, writes
 // to the same stream, or ends in whatever way.
@@ -71,7 +74,7 @@ func (s *SavedMailbox) check() error {
 		return fmt.Errorf("%w: request", ErrState)
 	}
 	for _, r := range s.Rings {
-		if r[1] > maxRing {
+		if n := r[1]; n != 0 && !ringSize(n) {
 			return fmt.Errorf("%w: ring", ErrState)
 		}
 	}
@@ -109,7 +112,7 @@ func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
 			return fail(syscall.EINVAL)
 		}
 		for i, v := range iov {
-			if v.n <= RingHeader || v.n > maxRing {
+			if !ringSize(v.n) {
 				return fail(syscall.EINVAL)
 			}
 			m.rings[i+1] = ring{v.addr, v.n}

@@ -171,6 +171,13 @@ func (m *memory) give(lo, hi uint64) {
 	m.free = out
 }
 
+// maxRanges bounds the free list, whose upkeep costs its length at every call:
+// Linux's own default for what makes ranges (vm.max_map_count).
+const maxRanges = 65530
+
+// crowded reports that no range may be made any more.
+func (m *memory) crowded() bool { return len(m.free) >= maxRanges }
+
 // inHeap reports whether [lo,hi) is a non-empty part of this guest's heap.
 func (p *Process) inHeap(lo, hi uint64) bool {
 	return lo >= p.layout.Heap.Lo && lo < hi && hi <= p.mem.end
@@ -434,6 +441,9 @@ func sysMunmap(p *Process, a *args) uint64 {
 		return fail(syscall.EINVAL)
 	}
 	hi := lo + n
+	if p.mem.crowded() {
+		return fail(syscall.ENOMEM)
+	}
 	for i := range p.layout.Objects {
 		if o := &p.layout.Objects[i]; p.mem.inUse[i] && lo <= o.Lo && hi >= o.Hi {
 			p.mem.inUse[i] = false
@@ -454,6 +464,8 @@ func sysMremap(p *Process, a *args) uint64 {
 		return fail(syscall.EFAULT)
 	case newLen == oldLen:
 		return old
+	case newLen < oldLen && p.mem.crowded():
+		return fail(syscall.ENOMEM)
 	case newLen < oldLen:
 		p.mem.give(old+newLen, old+oldLen)
 		return old

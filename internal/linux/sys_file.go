@@ -432,7 +432,7 @@ func sysSync(p *Process, a *args) uint64 {
 
 func sysGetdents64(p *Process, a *args) uint64 {
 	f := p.fds.get(a[0])
-	if f == nil || !f.canRead() {
+	if f == nil || f.flags&oPath != 0 {
 		return fail(syscall.EBADF)
 	}
 	ino := f.inode()

@@ -200,6 +200,9 @@ func decode(b []byte) (*record, error) {
 	if err := r.State.Check(r.Layout); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	if r.Ranges[0].Lo != 0 {
+		return nil, bad("ranges")
+	}
 	end := uint64(0)
 	for _, x := range r.Ranges {
 		if x.Lo < end || x.Hi <= x.Lo || x.Hi > maxMemory {

@@ -115,6 +115,11 @@ func guestCPUID(offered []kvm.CPUIDEntry, xcr0 uint64) []kvm.CPUIDEntry {
 	e.ECX = (e.ECX | hc&ext1ECX) &^ hideExt1
 	for i := range t {
 		switch t[i].Function {
+		case 4, 0x8000001D:
+			// Cache sizes stay, how many processors share them does not.
+			t[i].EAX &= 1<<14 - 1
+		case 0x8000001E:
+			t[i].EAX, t[i].EBX, t[i].ECX = 0, 0, 0 // AMD's processor and node identifiers
 		case 0xB, 0x1F:
 			t[i].EDX = 0 // this processor's own x2APIC identifier
 		case 0xD:

@@ -98,11 +98,9 @@ func (m *Machine) create() error {
 		return err
 	}
 	if m.p.tick != 0 {
-		tsc, err := m.vcpu.GetMSR(msrTSC)
-		if err != nil {
+		if err = m.measureTSC(); err != nil {
 			return err
 		}
-		m.tscOffset = tsc - rdtsc()
 	}
 	var s kvm.Sregs
 	if err = m.vcpu.GetSregs(&s); err != nil {
@@ -110,6 +108,24 @@ func (m *Machine) create() error {
 	}
 	m.apicBase = s.APICBase
 	return m.setUser(0, 0)
+}
+
+// measureTSC finds how far the guest's time stamp counter is from the host's.
+// Of three readings the one that took least time is the best: the others may
+// have been disturbed.
+func (m *Machine) measureTSC() error {
+	best := ^uint64(0)
+	for range 3 {
+		before := rdtsc()
+		tsc, err := m.vcpu.GetMSR(msrTSC)
+		if err != nil {
+			return err
+		}
+		if took := rdtsc() - before; took < best {
+			best, m.tscOffset = took, tsc-before-took/2
+		}
+	}
+	return nil
 }
 
 // setUser puts the processor into ring 3 with the given segment bases.

@@ -1,0 +1,272 @@
+package linux
+
+import (
+	"bytes"
+	"encoding/binary"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+)
+
+// fuzzer turns bytes into system calls.
+type fuzzer struct {
+	g    *guest
+	data []byte
+	// addresses are interesting places and test data, numbers the calls there are.
+	addresses []uint64
+	numbers   []uint64
+}
+
+func (f *fuzzer) next() byte {
+	if len(f.data) == 0 {
+		return 0
+	}
+	b := f.data[0]
+	f.data = f.data[1:]
+	return b
+}
+
+// sizes and small values that arguments are made of.
+var fuzzValues = []uint64{
+	0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 100, 0x22, 0x32, 0x802, 0x1000, 0x1001, 0x2000, 0x10000, 0x100000, 0x100032, 0x400000,
+	0x241, 0x402, 0x80000, 0x200000, 0x410002, 1 << 20, 1<<20 + 1, 1<<20 + 2, 1<<20 + 3, 1<<20 + 4, 8 << 20, 1 << 31, 1<<31 - 1, 1 << 32,
+	1 << 40, 1<<46 + 1, 1 << 62, 1<<63 - 1, 1 << 63, ^uint64(0), ^uint64(0) - 7, ^uint64(0) &^ 0xfff, cwdFD, 1<<30 - 1, 1e9,
+}
+
+// arg decodes one argument: an address, a value, or a small number.
+func (f *fuzzer) arg() uint64 {
+	switch k, v := f.next(), f.next(); k % 4 {
+	case 0:
+		return uint64(v)
+	case 1:
+		return fuzzValues[int(v)%len(fuzzValues)]
+	case 2:
+		return f.addresses[int(v)%len(f.addresses)]
+	default:
+		return f.addresses[int(v)%len(f.addresses)] + uint64(int8(f.next()))*uint64(k/4)
+	}
+}
+
+// newFuzzer puts test data into guest memory.
+func newFuzzer(g *guest, data []byte) *fuzzer {
+	f := &fuzzer{g: g, data: data}
+	l := g.l
+	f.addresses = []uint64{
+		l.Exe.Lo, l.Exe.Lo + page, l.Exe.Hi, l.Interp.Lo, l.VDSO, l.Stack.Lo, l.Stack.Hi, l.Stack.Hi - 1, l.Stack.Hi - 8,
+		l.Brk.Lo, l.Brk.Lo + page, l.Brk.Hi, l.Heap.Lo, l.Heap.Lo + page, l.Heap.Lo + 1<<20, g.p.mem.end - page, g.p.mem.end, l.Heap.Hi,
+		l.Objects[0].Lo, l.Objects[0].Lo + page, l.Objects[0].Hi, l.Objects[1].Lo, l.Objects[1].Hi - l.Objects[1].Lo + l.Objects[1].Align,
+		l.Objects[0].Hi - l.Objects[0].Lo, platform.UserLo, platform.ClockPage, 0,
+	}
+	for _, s := range []string{"/work/a", "/work/b", "a", "b", "..", ".", "", "/", "/tmp/x/y", "/work", "/tmp", "/dev/zero", "/dev/null", libPath, widePath, dataPath, "/usr"} {
+		f.addresses = append(f.addresses, g.str(s))
+	}
+	buf := g.alloc(4096)
+	f.addresses = append(f.addresses, buf, g.iov(buf, 16, buf+64, 64), g.iov(buf, 4096, g.l.Exe.Lo, 8), g.iov(l.Heap.Lo, 1<<20, l.Heap.Lo, 1<<20),
+		g.ring(64, 9, "ring"), g.bytes(words(testHandler, saRestorer, testRestorer, 0)), g.bytes(words(l.Heap.Lo, 0, 4*page)),
+		g.bytes(words(5, 6)), g.bytes(words(1, 0)), g.bytes(words(^uint64(0), ^uint64(0))))
+	for nr, h := range handlers {
+		if h != nil {
+			f.numbers = append(f.numbers, uint64(nr))
+		}
+	}
+	return f
+}
+
+// step decodes one thing for the processor to do.
+func (f *fuzzer) step() step {
+	n := f.next()
+	switch {
+	case n == 255:
+		return faultStep(f.next(), f.arg())
+	case n == 254: // return from a handler
+		return func(m *fakeMachine) platform.Exit {
+			m.regs.RSP += 8
+			return call(unix.SYS_RT_SIGRETURN)(m)
+		}
+	case n == 253: // write to memory, as the guest itself may
+		addr, b := f.arg(), bytes.Repeat([]byte{f.next()}, int(f.next()))
+		return func(m *fakeMachine) platform.Exit {
+			m.CopyOut(addr, b)
+			return platform.Exit{Kind: platform.Interrupted}
+		}
+	}
+	nr := uint64(n) * 2
+	if int(n) < len(f.numbers) {
+		nr = f.numbers[n]
+	}
+	var a [6]uint64
+	for i := range a {
+		a[i] = f.arg()
+	}
+	return func(m *fakeMachine) platform.Exit {
+		e := call(nr, a[:]...)(m)
+		// No sleep may last: an interrupt comes at once.
+		f.g.p.ctl.interrupt.Store(true)
+		return e
+	}
+}
+
+// checkInvariants sees to it that the process has kept its own rules.
+func (g *guest) checkInvariants(t *testing.T) {
+	t.Helper()
+	if !sortedRanges(g.p.mem.free, g.l.Heap.Lo, g.p.mem.end) {
+		t.Fatalf("free ranges %#x are not sorted, apart and inside the heap", g.p.mem.free)
+	}
+	m := &g.p.mem
+	if m.fresh < m.end && (len(m.free) == 0 || m.free[len(m.free)-1].Hi != m.end || m.free[len(m.free)-1].Lo > m.fresh) {
+		t.Fatalf("what is beyond %#x is not one free range: %#x", m.fresh, m.free)
+	}
+	if m.brk < g.l.Brk.Lo || m.brk > m.brkFresh || m.brkFresh > g.l.Brk.Hi {
+		t.Fatalf("break %#x, fresh from %#x", m.brk, m.brkFresh)
+	}
+	used, listed, refs := 0, 0, map[*description]int{}
+	for _, d := range g.p.fds.table {
+		if d.file != nil {
+			used++
+			refs[d.file]++
+		}
+	}
+	for d, n := range refs {
+		listed += len(d.entries)
+		if d.refs != n || d.pos < 0 {
+			t.Fatalf("a file with %d descriptors has %d references, position %d", n, d.refs, d.pos)
+		}
+	}
+	if used != g.p.fds.used || len(g.p.fds.table) > maxDescriptors || listed != g.p.fds.listed || listed > maxListed {
+		t.Fatalf("%d descriptors counted as %d, %d entries counted as %d", used, g.p.fds.used, listed, g.p.fds.listed)
+	}
+	work, e := g.p.fs.Resolve(g.p.fs.Root(), "/work", true)
+	if e != 0 {
+		t.Fatal(e)
+	}
+	if u := g.p.fs.Statfs(work); u.Free > u.Blocks || u.FilesFree > u.Files {
+		t.Fatalf("files use %+v", u)
+	}
+	if len(g.p.sig.frames) > maxFrames || cap(g.p.scratch) > maxBuffer || len(g.p.mailbox.value) > g.p.mailbox.maxValue {
+		t.Fatal("the host holds more than it should")
+	}
+	if g.p.thread.Mask&unblockable != 0 {
+		t.Fatalf("mask %#x", g.p.thread.Mask)
+	}
+	g.checkText(t)
+}
+
+// checkText sees to it that what is read-only holds what its file does.
+func (g *guest) checkText(t *testing.T) {
+	t.Helper()
+	want := map[*Place][]byte{&g.l.Exe: g.base[exePath], &g.l.Interp: g.base[interpPath]}
+	for i := range g.l.Objects {
+		o := &g.l.Objects[i]
+		want[o] = make([]byte, page)
+		if g.p.mem.filled[i] {
+			want[o] = g.base[o.Path]
+		}
+	}
+	for o, data := range want {
+		if !bytes.Equal(g.m.mem[o.Lo:o.Lo+page], data[:page]) {
+			t.Fatalf("the text of %s was written to", o.Path)
+		}
+	}
+	if b := g.m.mem[g.l.VDSO : g.l.VDSO+page]; string(b[:4]) != "vdso" || !zeros(b[4:]) {
+		t.Fatal("the vDSO was written to")
+	}
+	for at := range g.m.isTouched {
+		if lo := uint64(at) * page; g.m.isTouched[at] && lo < uint64(len(g.m.mem)) && !g.m.allow(lo, page, platform.Read) && !zeros(g.m.mem[lo:lo+page]) {
+			t.Fatalf("unmapped memory at %#x was written to", lo)
+		}
+	}
+}
+
+// encodeCalls makes seeds: handlers are given by system call number.
+func encodeCalls(calls ...[]byte) []byte { return bytes.Join(calls, nil) }
+
+func fuzzCall(nr int, a ...byte) []byte {
+	n := byte(0)
+	for _, h := range handlers[:nr] {
+		if h != nil {
+			n++
+		}
+	}
+	return append(append([]byte{n}, a...), make([]byte, max(12-len(a), 0))...)
+}
+
+func FuzzSyscall(f *testing.F) {
+	const v, w = 1, 2 // kinds of arguments: a value, an address
+	f.Add([]byte{})
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_MMAP, 0, 0, v, 14, 0, 3, v, 11, v, 40, 0, 0),
+		fuzzCall(unix.SYS_MREMAP, w, 12, v, 14, v, 16, 0, 1),
+		fuzzCall(unix.SYS_MUNMAP, w, 12, v, 16)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_OPEN, w, 27, v, 21, v, 10),
+		fuzzCall(unix.SYS_WRITE, 0, 3, w, 44, v, 14),
+		fuzzCall(unix.SYS_LSEEK, 0, 3), fuzzCall(unix.SYS_SENDFILE, 0, 3, 0, 3, 0, 0, v, 26),
+		fuzzCall(unix.SYS_CLOSE_RANGE, 0, 3, v, 40)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_RT_SIGACTION, 0, 2, w, 49, 0, 0, 0, 8),
+		fuzzCall(unix.SYS_NANOSLEEP, w, 52), []byte{254},
+		fuzzCall(unix.SYS_KILL, 0, 100, 0, 2)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_OPEN, w, 40),
+		fuzzCall(unix.SYS_MMAP, 0, 0, w, 23, 0, 1, v, 13, 0, 3, 0, 0),
+		fuzzCall(unix.SYS_MUNMAP, w, 18, w, 23),
+		fuzzCall(unix.SYS_MMAP, 0, 0, w, 23, 0, 1, v, 13, 0, 3, 0, 0)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_PREADV, v, 27, w, 45, 0, 2), fuzzCall(unix.SYS_WRITE, 0, 1, w, 44, 0, 0),
+		fuzzCall(unix.SYS_OPEN, w, 36), fuzzCall(unix.SYS_GETDENTS64, 0, 3, w, 44, v, 14),
+		fuzzCall(unix.SYS_PREADV, v, 26, w, 45, 0, 2)))
+	l, base := testLayout(f)
+	m := newFakeMachine(l.Size(testMemory), l.Spans())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		if len(data) > 2048 {
+			return
+		}
+		m.clear()
+		m.regs, m.fs, m.tick, m.script, m.failure = platform.Regs{}, 0, 1000, nil, nil
+		m.interrupted.Store(false)
+		g := newGuestOn(t, m, l, base)
+		written, calls := 0, 0
+		g.p.output = func(_ int, b []byte) {
+			if len(b) > maxRing {
+				t.Fatalf("output of %d bytes at once", len(b))
+			}
+			// As the engine does when there is too much.
+			if written += len(b); written > 1<<20 {
+				g.p.Stop()
+			}
+		}
+		g.p.mailbox.maxValue = 1000
+		// Interrupts that end sleeps are ignored unless the guest has a handler.
+		g.p.sig.actions[syscall.SIGINT].Handler = sigIgn
+		fz := newFuzzer(g, data)
+		for ; len(fz.data) > 0; calls++ {
+			m.script = []step{fz.step()}
+			out, err := g.p.Run()
+			if err != nil {
+				t.Fatal(err)
+			}
+			g.p.Clear()
+			m.interrupted.Store(false)
+			if out.Kind == Parked && !g.p.Resume(binary.LittleEndian.AppendUint32(nil, 1), []byte("source text of the request"), 1000) ||
+				out.Kind == Exited || out.Kind == Killed {
+				break
+			}
+		}
+		if written > 1<<20+(calls+1)*(2<<20) {
+			t.Fatalf("%d bytes of output came after a stop", written)
+		}
+		g.p.Drain()
+		g.checkInvariants(t)
+		// A tree that is in use must survive being closed.
+		for fd := range g.p.fds.table {
+			g.p.closeFD(uint64(fd))
+		}
+		if g.p.fds.used != 0 || g.p.fds.listed != 0 {
+			t.Fatalf("%d descriptors are left", g.p.fds.used)
+		}
+		_, _ = g.p.fs.Export()
+	})
+}

@@ -1,0 +1,153 @@
+package linux
+
+import (
+	"encoding/binary"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// park parks the process with buffers for a header and source text.
+func (g *guest) park(header, source uint64, status int64) Outcome {
+	g.t.Helper()
+	return g.run(call(unix.SYS_PREADV, parkFD, g.iov(g.alloc(int(header)), header, g.alloc(int(source)), source), 2, uint64(status)))
+}
+
+// ring makes an output ring with bytes waiting in it.
+func (g *guest) ring(size int, count uint32, content string) uint64 {
+	b := make([]byte, size)
+	binary.LittleEndian.PutUint32(b, count)
+	copy(b[RingHeader:], content)
+	return g.bytes(b)
+}
+
+func TestParkingEndsTheRunAndResumeGivesTheRequest(t *testing.T) {
+	g := newGuest(t)
+	head, src := g.alloc(16), g.alloc(8)
+	out := g.run(call(unix.SYS_PREADV, parkFD, g.iov(head, 16, src, 8), 2, 1<<40))
+	if out.Kind != Parked || out.Status != 1<<40 {
+		t.Fatalf("outcome %+v", out)
+	}
+	if !g.p.Resume([]byte("header"), []byte("source text"), 10) {
+		t.Fatal("the request was not taken")
+	}
+	if g.m.regs.RAX != 6+8 || string(g.get(head, 6)) != "header" || string(g.get(src, 8)) != "source t" {
+		t.Errorf("the driver has %q %q, answer %d", g.get(head, 6), g.get(src, 8), g.m.regs.RAX)
+	}
+	g.want(3, unix.SYS_PREADV, sourceFD, g.iov(head, 16), 1, 8)
+	if string(g.get(head, 3)) != "ext" {
+		t.Errorf("the rest is %q", g.get(head, 3))
+	}
+	g.want(2, unix.SYS_PREADV2, sourceFD, g.iov(head, 2), 1, 3)
+	g.want(0, unix.SYS_PREADV, sourceFD, g.iov(head, 16), 1, 11)
+	g.refused(syscall.EINVAL, unix.SYS_PREADV, sourceFD, g.iov(head, 16), 1, 12)
+	g.refused(syscall.EINVAL, unix.SYS_PREADV, sourceFD, g.iov(head, 16), 1, 1<<63)
+	g.refused(syscall.EINVAL, unix.SYS_PREADV, sourceFD, g.iov(head, 8, head, 8), 2, 0)
+	g.refused(syscall.EFAULT, unix.SYS_PREADV, sourceFD, g.iov(g.l.Exe.Lo, 8), 1, 0)
+	if g.p.Resume(nil, nil, 0) {
+		t.Error("a running process took a request")
+	}
+}
+
+func TestResumeRefusesBuffersThatAreNotThere(t *testing.T) {
+	for name, iov := range map[string][4]uint64{
+		"small header":    {0, 4, 0, 64},
+		"header in text":  {1, 64, 0, 64},
+		"source in text":  {0, 64, 1, 64},
+		"wrapping source": {0, 64, 2, 64},
+	} {
+		g := newGuest(t)
+		where := [3]uint64{g.alloc(64), g.l.Exe.Lo, ^uint64(0) - 3}
+		g.run(call(unix.SYS_PREADV, parkFD, g.iov(where[iov[0]], iov[1], where[iov[2]], iov[3]), 2, 0))
+		if g.p.Resume([]byte("header"), []byte("source"), 0) {
+			t.Errorf("%s: the request was taken", name)
+		}
+	}
+}
+
+func TestTheMailboxRefusesWhatCannotBe(t *testing.T) {
+	g := newGuest(t)
+	buf := g.alloc(64)
+	for name, c := range map[string]struct {
+		want      syscall.Errno
+		fd, iov   uint64
+		n, offset uint64
+	}{
+		"parking without buffers": {syscall.EINVAL, parkFD, g.iov(buf, 8), 1, 0},
+		"a negative status":       {syscall.EINVAL, parkFD, g.iov(buf, 8, buf, 8), 2, 1 << 63},
+		"one ring":                {syscall.EINVAL, ringFD, g.iov(buf, 64), 1, 0},
+		"rings without room":      {syscall.EINVAL, ringFD, g.iov(buf, RingHeader, buf, 64), 2, 0},
+		"rings without anything":  {syscall.EINVAL, ringFD, g.iov(buf, 0, buf, 0), 2, 0},
+		"a huge ring":             {syscall.EINVAL, ringFD, g.iov(buf, 64, buf, maxRing+1), 2, 0},
+		"reading the value":       {syscall.EBADF, valueFD, g.iov(buf, 8), 1, 0},
+		"no such mailbox":         {syscall.EBADF, reservedFD + reservedFDs, g.iov(buf, 8), 1, 0},
+	} {
+		if got := g.call(unix.SYS_PREADV, c.fd, c.iov, c.n, c.offset); got != fail(c.want) {
+			t.Errorf("%s = %s, want %v", name, answerText(got), c.want)
+		}
+	}
+	for _, fd := range []uint64{parkFD, ringFD, sourceFD, reservedFD + reservedFDs} {
+		g.refused(syscall.EBADF, unix.SYS_WRITE, fd, buf, 1)
+	}
+	g.refused(syscall.EBADF, unix.SYS_READ, parkFD, buf, 1)
+	g.refused(syscall.EBADF, unix.SYS_DUP, parkFD)
+	g.refused(syscall.EBADF, unix.SYS_DUP2, 1, parkFD)
+}
+
+func TestRingsAreDrainedBeforeOtherOutputOfTheirStream(t *testing.T) {
+	g := newGuest(t)
+	out, errs := g.ring(64, 5, "ring "), g.ring(64, 3, "err")
+	g.want(0, unix.SYS_PREADV, ringFD, g.iov(out, 64, errs, 64), 2, 0)
+	g.want(6, unix.SYS_WRITE, 1, g.str("direct"), 6)
+	if g.out[1] != "ring direct" || g.out[2] != "" {
+		t.Errorf("output %v", g.out)
+	}
+	g.p.Drain()
+	g.p.Drain()
+	if g.out[1] != "ring direct" || g.out[2] != "err" {
+		t.Errorf("output %v", g.out)
+	}
+	g.m.CopyOut(out, []byte{2})
+	g.want(0, unix.SYS_WRITE, 1, 0, 0)
+	if g.out[1] != "ring directri" {
+		t.Errorf("an empty write does not drain: %v", g.out)
+	}
+}
+
+func TestARingCannotMakeTheHostReadMoreThanItHas(t *testing.T) {
+	g := newGuest(t)
+	out := g.ring(16, ^uint32(0), strings.Repeat("x", 8))
+	g.want(0, unix.SYS_PREADV, ringFD, g.iov(out, 16, g.l.Exe.Lo, 64), 2, 0)
+	g.p.Drain()
+	if g.out[1] != "xxxxxxxx" {
+		t.Errorf("output of %d bytes", len(g.out[1]))
+	}
+	if g.out[2] != "" {
+		t.Error("a ring that cannot be emptied gives output for ever")
+	}
+	g.want(0, unix.SYS_PREADV, ringFD, g.iov(g.l.Stack.Hi-8, 64, ^uint64(0)-7, 64), 2, 0)
+	g.m.CopyOut(g.l.Stack.Hi-8, []byte{4})
+	g.p.Drain()
+	if g.out[1] != "xxxxxxxx" {
+		t.Error("a ring that ends outside memory gave output")
+	}
+}
+
+func TestTheValueIsBoundedAndTheProgramCanObey(t *testing.T) {
+	g := newGuest(t)
+	g.park(16, 16, 0)
+	g.p.Resume(nil, nil, 4)
+	g.want(4, unix.SYS_WRITE, valueFD, g.str("123456"), 6)
+	if string(g.p.Value()) != "1234" {
+		t.Errorf("value %q", g.p.Value())
+	}
+	g.want(4, unix.SYS_WRITE, valueFD, g.str("abcd"), ^uint64(0))
+	g.want(0, unix.SYS_WRITE, obeyFD, 0, 0)
+	if g.obeyed != 1 {
+		t.Errorf("obeyed %d times", g.obeyed)
+	}
+	g.p.obeyed = nil
+	g.refused(syscall.EBADF, unix.SYS_WRITE, obeyFD, 0, 0)
+}
