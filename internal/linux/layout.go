@@ -237,6 +237,9 @@ func NewLayout(exePath string, exe []byte, interpPath string, interp []byte, obj
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
+	if err := l.checkEntry(); err != nil {
+		return nil, err
+	}
 	return l, nil
 }
 
@@ -288,7 +291,7 @@ func (l *Layout) Check() error {
 		}
 	}
 	for _, r := range []platform.Range{l.Stack, l.Brk, l.Heap} {
-		if r.Lo < at+guardSize || r.Hi <= r.Lo || r.Lo%hugePage != 0 || r.Hi%hugePage != 0 || r.Hi > maxAddress {
+		if r.Lo < at || r.Hi <= r.Lo || r.Lo%hugePage != 0 || r.Hi%hugePage != 0 || r.Hi > maxAddress {
 			return bad("regions")
 		}
 		at = r.Hi
@@ -296,7 +299,7 @@ func (l *Layout) Check() error {
 	if l.Brk.Hi-l.Brk.Lo != brkWindow || l.Stack.Hi-l.Stack.Lo != stackSize {
 		return bad("regions")
 	}
-	return l.checkEntry()
+	return nil
 }
 
 // checkEntry sees to it that execution starts in the loader's code: a

@@ -12,7 +12,7 @@ import (
 
 // sound is a record as Write makes them, small.
 func sound() *record {
-	segment := []linux.Segment{{Filesz: 4096, Memsz: 4096, Prot: platform.Read}}
+	segment := []linux.Segment{{Filesz: 4096, Memsz: 4096, Prot: platform.Read | platform.Exec}}
 	place := func(path string, lo uint64) linux.Place {
 		return linux.Place{Object: linux.Object{Path: path, Align: 4096, Segments: segment}, Bias: lo, Lo: lo, Hi: lo + 4096}
 	}
@@ -22,16 +22,17 @@ func sound() *record {
 		Layout: &linux.Layout{
 			Exe: place("/exe", 4*mib), Interp: place("/ld", 5*mib), VDSO: 6 * mib,
 			Objects: []linux.Place{place("/lib", 7*mib)},
-			Stack:   platform.Range{Lo: 8 * mib, Hi: 16 * mib}, Brk: platform.Range{Lo: 18 * mib, Hi: 50 * mib},
-			Heap: platform.Range{Lo: 52 * mib, Hi: 100 * mib},
+			Entry:   5 * mib, ExeEntry: 4 * mib, Phdr: 4*mib + 64, PhdrCount: 1,
+			Stack: platform.Range{Lo: 10 * mib, Hi: 18 * mib}, Brk: platform.Range{Lo: 20 * mib, Hi: 52 * mib},
+			Heap: platform.Range{Lo: 54 * mib, Hi: 100 * mib},
 		},
 		State: &linux.State{
-			Brk: 18 * mib, BrkFresh: 18 * mib, Fresh: 52 * mib, End: 60 * mib,
-			Free:  []platform.Range{{Lo: 52 * mib, Hi: 60 * mib}},
+			Brk: 20 * mib, BrkFresh: 20 * mib, Fresh: 54 * mib, End: 60 * mib,
+			Free:  []platform.Range{{Lo: 54 * mib, Hi: 60 * mib}},
 			InUse: []bool{true}, Filled: []bool{true}, Cwd: "/work",
 			Mailbox: linux.SavedMailbox{Request: [][2]uint64{{1, 56}, {2, 100}}},
 		},
-		Ranges:  []platform.Range{{Lo: 0, Hi: 18 * mib}, {Lo: 52 * mib, Hi: 53 * mib}},
+		Ranges:  []platform.Range{{Lo: 0, Hi: 20 * mib}, {Lo: 54 * mib, Hi: 55 * mib}},
 		Extents: []extent{{4 * mib, 4096, 1}},
 	}
 }
