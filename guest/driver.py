@@ -27,16 +27,15 @@ import types
 from _thread import RLock
 
 PARK, RINGS, SOURCE, VALUE, OBEY = range(1 << 20, (1 << 20) + 5)
-# kind, flags, length of the name, length of the source, nonce, 32 random bytes
-HEADER = struct.Struct("<IIIIQ32s")
-KIND_RUN, KIND_SEED = 1, 2
-FLAG_ECHO, FLAG_LIVE = 1, 2
+# flags, length of the name, length of the source, nonce, 32 random bytes
+HEADER = struct.Struct("<IIII32s")
+FLAG_ECHO, FLAG_LIVE, FLAG_SEED = 1, 2, 4
 READY = 1 << 40
-SEEDED = 1 << 41
 
 RING_HEADER, RING_SIZE = 8, 64 << 10
 BUFFER_SIZE = 64 << 10
-# What is set free when memory runs out, so that the traceback can be made.
+# What is set free when memory runs out, so that the traceback can be made. It is
+# bytes, which CPython takes from fresh zero pages without touching them.
 RESERVE = 2 << 20
 # Tracebacks longer than this show their first TRACE_SHOWN entries only.
 TRACE_MAX, TRACE_SHOWN = 3000, 100
@@ -57,7 +56,7 @@ class Ring(io.BufferedIOBase):
     def __init__(self, fd, name):
         self.memory = bytearray(RING_HEADER + RING_SIZE)
         view = memoryview(self.memory)
-        head = view[:4].cast("I")
+        head = view[:RING_HEADER].cast("I")  # bytes that wait, confirmed nonce
         data = view[RING_HEADER:]
         lock = RLock()
         write_fd = os.write
@@ -86,7 +85,10 @@ class Ring(io.BufferedIOBase):
         def discard():
             head[0] = 0
 
-        self.write, self.flush, self.discard = write, flush, discard
+        def confirm(nonce):
+            head[1] = nonce
+
+        self.write, self.flush, self.discard, self.confirm = write, flush, discard, confirm
 
     def close(self):
         self.flush()
@@ -144,7 +146,7 @@ def make_driver():
     body = bytearray(BUFFER_SIZE)
     request, body_view = [header, body], memoryview(body)
     running, interrupted = [False], [False]
-    reserve = [bytearray(RESERVE)]
+    reserve = [bytes(RESERVE)]
     sources = {}
     # random's own generator and the C function behind its seed: the Python one
     # touches three times as many pages, each of which costs a fresh machine.
@@ -259,7 +261,7 @@ def make_driver():
             running[0] = False
             if not reserve:
                 try:
-                    reserve.append(bytearray(RESERVE))
+                    reserve.append(bytes(RESERVE))
                 except MemoryError:
                     pass
 
@@ -303,15 +305,14 @@ def make_driver():
             gc.freeze()
 
     def serve():
-        status, live = READY, 0
+        status, live, confirm = READY, 0, out.confirm
         while True:
             try:
                 preadv(PARK, request, status)
-                kind, flags, name_len, source_len, nonce, entropy = unpack(header)
-                if kind == KIND_SEED:
+                flags, name_len, source_len, nonce, entropy = unpack(header)
+                if flags & FLAG_SEED:
                     seed(entropy)
-                    status = SEEDED | nonce
-                    continue
+                    confirm(nonce)
                 total = name_len + source_len
                 if total <= BUFFER_SIZE:
                     text = body_view[:total].tobytes()

@@ -4,6 +4,8 @@ package engine
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"sync"
@@ -28,6 +30,8 @@ type run struct {
 	req    Request
 	result Result
 	watch  watch
+	nonce  uint32
+	early  bool // output came before the confirmation
 }
 
 // watch cuts a run short: an interrupt that the program can obey first, a hard
@@ -113,21 +117,18 @@ func (r *run) do(ctx context.Context) error {
 	})
 	why := r.watch.end()
 	vm.process.Clear()
-	if errors.Is(err, errStopped) {
-		out, err = linux.Outcome{Kind: linux.Stopped}, nil
-	}
 	if err != nil {
 		return err
+	}
+	if r.early || !r.confirmed() && out.Kind != linux.Stopped {
+		return &Error{Kind: KindInternal, Message: "the sandbox did not confirm new random state after its restore; it is retired"}
 	}
 	return r.judge(ctx, out, why)
 }
 
+// exchange gives the driver the request. The first one of a generation brings
+// fresh entropy for the interpreter's generators and a nonce to confirm it with.
 func (r *run) exchange() (linux.Outcome, error) {
-	if !r.vm.seeded {
-		if err := r.vm.seed(); err != nil {
-			return linux.Outcome{}, err
-		}
-	}
 	flags := uint32(0)
 	if r.req.Echo {
 		flags |= flagEcho
@@ -135,15 +136,38 @@ func (r *run) exchange() (linux.Outcome, error) {
 	if r.req.Live {
 		flags |= flagLive
 	}
+	var entropy [entropySize]byte
+	if !r.vm.seeded {
+		flags |= flagSeed
+		var nonce [4]byte
+		_, _ = rand.Read(entropy[:]) // never fails (crypto/rand)
+		_, _ = rand.Read(nonce[:])
+		// Zero is what the template holds.
+		r.nonce = binary.LittleEndian.Uint32(nonce[:]) | 1
+	}
 	name := r.req.Filename
 	payload := make([]byte, 0, len(name)+len(r.req.Code))
 	payload = append(append(payload, name...), r.req.Code...)
-	head := header(kindRun, flags, len(name), len(r.req.Code), 0, zeroEntropy[:])
+	head := header(flags, uint32(len(name)), uint32(len(r.req.Code)), r.nonce, entropy)
 	return r.vm.exchange(head, payload, MaxValueBytes)
+}
+
+// confirmed reports whether the generation has random state of its own. Until
+// it has, nothing that comes out of the guest is used.
+func (r *run) confirmed() bool {
+	if !r.vm.seeded {
+		r.vm.seeded = r.vm.process.Confirmed(r.nonce)
+	}
+	return r.vm.seeded
 }
 
 // output takes what the program writes, within the limit.
 func (r *run) output(fd int, b []byte) {
+	if !r.confirmed() {
+		r.early = true
+		r.vm.process.Stop()
+		return
+	}
 	room := r.req.MaxOutput - len(r.result.Stdout) - len(r.result.Stderr)
 	full := len(b) > room
 	if full {

@@ -24,14 +24,12 @@ import (
 
 // The driver's protocol (guest/driver.py).
 const (
-	headerSize  = 64 // struct "<IIIIQ32s", rounded by nothing: 4*4+8+32 = 56
-	kindRun     = 1
-	kindSeed    = 2
+	headerSize  = 4*4 + entropySize // struct "<IIII32s"
+	entropySize = 32
 	flagEcho    = 1
 	flagLive    = 2
+	flagSeed    = 4
 	statusReady = 1 << 40
-	statusSeed  = 1 << 41
-	entropySize = 32
 	maxName     = 255
 )
 
@@ -45,7 +43,7 @@ type VM struct {
 	turn       chan struct{}
 	generation atomic.Pointer[string]
 
-	seeded  bool
+	seeded  bool   // the generation's random state is its own
 	retired string // why the machine cannot be used any more
 	current *run   // the run under way
 }
@@ -230,22 +228,13 @@ func (vm *VM) Close() error {
 }
 
 // header encodes a request to the driver.
-func header(kind, flags uint32, name, source int, nonce uint64, entropy []byte) []byte {
+func header(flags, name, source, nonce uint32, entropy [entropySize]byte) []byte {
 	b := make([]byte, 0, headerSize)
-	le := binary.LittleEndian
-	b = le.AppendUint32(b, kind)
-	b = le.AppendUint32(b, flags)
-	b = le.AppendUint32(b, uint32(name))
-	b = le.AppendUint32(b, uint32(source))
-	b = le.AppendUint64(b, nonce)
-	b = append(b, entropy...)
-	return b[:driverHeader]
+	for _, v := range []uint32{flags, name, source, nonce} {
+		b = binary.LittleEndian.AppendUint32(b, v)
+	}
+	return append(b, entropy[:]...)
 }
-
-// driverHeader is the size of the driver's header structure.
-const driverHeader = 4*4 + 8 + entropySize
-
-var zeroEntropy [entropySize]byte
 
 // exchange gives the parked driver a request and waits for its answer.
 func (vm *VM) exchange(head, payload []byte, maxValue int) (linux.Outcome, error) {
@@ -256,31 +245,6 @@ func (vm *VM) exchange(head, payload []byte, maxValue int) (linux.Outcome, error
 	defer runtime.UnlockOSThread()
 	return vm.process.Run()
 }
-
-// seed gives the interpreter's generators a state of their own. A machine that
-// does not confirm it is never given a program.
-func (vm *VM) seed() error {
-	var b [entropySize + 8]byte
-	if _, err := rand.Read(b[:]); err != nil {
-		return &Error{Kind: KindInternal, Message: "no random bytes", Cause: err}
-	}
-	nonce := uint64(binary.LittleEndian.Uint32(b[entropySize:]))
-	out, err := vm.exchange(header(kindSeed, 0, 0, 0, nonce, b[:entropySize]), nil, 0)
-	if err != nil {
-		return err
-	}
-	if out.Kind == linux.Stopped {
-		return errStopped
-	}
-	if out.Kind != linux.Parked || out.Status != int64(statusSeed|nonce) {
-		return &Error{Kind: KindInternal, Message: "the sandbox did not confirm new random state after its restore"}
-	}
-	vm.seeded = true
-	return nil
-}
-
-// errStopped: the run was stopped before the program began.
-var errStopped = errors.New("stopped")
 
 func signalName(s syscall.Signal) string {
 	if n := unix.SignalName(s); n != "" {

@@ -26,15 +26,16 @@ const (
 	obeyFD = reservedFD + 4
 )
 
-// RingHeader is the size of what precedes a ring's bytes: a 32-bit count of
-// the bytes that wait in it, and 4 bytes of padding.
-const RingHeader = 8
+// ringHeader is the size of what precedes a ring's bytes: a 32-bit count of
+// the bytes that wait in it and, in the first ring, the 32-bit nonce that the
+// driver confirmed last.
+const ringHeader = 8
 
 // maxRing bounds a ring that the driver may register.
 const maxRing = 1 << 20
 
 // ringSize reports whether a ring may have n bytes.
-func ringSize(n uint64) bool { return n > RingHeader && n <= maxRing }
+func ringSize(n uint64) bool { return n > ringHeader && n <= maxRing }
 
 // ring is a buffer in guest memory in which output waits. The driver puts it
 // there without a system call; the host takes it when the guest parks, writes
@@ -111,10 +112,14 @@ func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
 		if len(iov) != 2 {
 			return fail(syscall.EINVAL)
 		}
+		if m.rings[1].size != 0 { // the driver has been here
+			return fail(syscall.EPERM)
+		}
+		// Both or none: half a pair would count as the driver's.
+		if !ringSize(iov[0].n) || !ringSize(iov[1].n) {
+			return fail(syscall.EINVAL)
+		}
 		for i, v := range iov {
-			if !ringSize(v.n) {
-				return fail(syscall.EINVAL)
-			}
 			m.rings[i+1] = ring{v.addr, v.n}
 		}
 		return 0
@@ -189,14 +194,23 @@ func (p *Process) drain(fd int) {
 	if n == 0 {
 		return
 	}
-	n = min(n, r.size-RingHeader)
+	n = min(n, r.size-ringHeader)
 	b := make([]byte, n)
-	if !p.cpu.CopyIn(b, r.addr+RingHeader) {
+	if !p.cpu.CopyIn(b, r.addr+ringHeader) {
 		return
 	}
 	if p.cpu.CopyOut(r.addr, make([]byte, 4)) {
 		p.output(fd, b)
 	}
+}
+
+// Confirmed reports whether the driver has confirmed a nonce. No program of the
+// user's runs before it does, so whatever leaves the guest afterwards comes
+// later.
+func (p *Process) Confirmed(nonce uint32) bool {
+	var b [4]byte
+	r := p.mailbox.rings[1]
+	return r.size >= ringHeader && p.cpu.CopyIn(b[:], r.addr+4) && binary.LittleEndian.Uint32(b[:]) == nonce
 }
 
 // Value is what the driver gave as the value of the run.

@@ -167,7 +167,7 @@ func TestCheckRefusesATamperedState(t *testing.T) {
 		"no request":                  func(s *State) { s.Mailbox.Request = nil },
 		"three requests":              func(s *State) { s.Mailbox.Request = make([][2]uint64, 3) },
 		"a huge ring":                 func(s *State) { s.Mailbox.Rings[1][1] = maxRing + 1 },
-		"a ring without room":         func(s *State) { s.Mailbox.Rings[1][1] = RingHeader - 1 },
+		"a ring without room":         func(s *State) { s.Mailbox.Rings[1][1] = ringHeader - 1 },
 	} {
 		s := copyOf(t, good)
 		tamper(s)
