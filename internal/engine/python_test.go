@@ -95,6 +95,8 @@ class T(unittest.TestCase):
     def test(self): self.assertEqual(1, 1)
 assert unittest.TextTestRunner(stream=io.StringIO()).run(T('test')).wasSuccessful()
 assert zoneinfo.ZoneInfo('Europe/Brussels').utcoffset(datetime.datetime(2026, 7, 1)) == datetime.timedelta(hours=2)
+import time, select
+a = time.monotonic(); time.sleep(0.001); select.select([], [], [], 0.001); assert time.monotonic() - a >= 0.002
 assert sys.prefix == '/usr' and sys.executable.startswith('/usr/bin/python3')
 print('ok')
 `

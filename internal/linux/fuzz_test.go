@@ -78,15 +78,15 @@ func newFuzzer(g *guest, data []byte) *fuzzer {
 // step decodes one thing for the processor to do.
 func (f *fuzzer) step() step {
 	n := f.next()
-	switch {
-	case n == 255:
+	switch n {
+	case 255:
 		return faultStep(f.next(), f.arg())
-	case n == 254: // return from a handler
+	case 254: // return from a handler
 		return func(m *fakeMachine) platform.Exit {
 			m.regs.RSP += 8
 			return call(unix.SYS_RT_SIGRETURN)(m)
 		}
-	case n == 253: // write to memory, as the guest itself may
+	case 253: // write to memory, as the guest itself may
 		addr, b := f.arg(), bytes.Repeat([]byte{f.next()}, int(f.next()))
 		return func(m *fakeMachine) platform.Exit {
 			m.CopyOut(addr, b)

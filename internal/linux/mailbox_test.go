@@ -162,3 +162,19 @@ func TestTheValueIsBoundedAndTheProgramCanObey(t *testing.T) {
 	g.p.obeyed = nil
 	g.refused(syscall.EBADF, unix.SYS_WRITE, obeyFD, 0, 0)
 }
+
+func TestRingsAreRegisteredOnceAndBothOrNone(t *testing.T) {
+	g := newGuest(t)
+	out, errs := g.ring(64, 3, "out"), g.ring(64, 3, "err")
+	g.refused(syscall.EINVAL, unix.SYS_PREADV, ringFD, g.iov(out, 64, errs, 0), 2, 0)
+	g.p.Drain()
+	if len(g.out) != 0 {
+		t.Errorf("a refused pair gave output: %v", g.out)
+	}
+	g.want(0, unix.SYS_PREADV, ringFD, g.iov(out, 64, errs, 64), 2, 0)
+	g.refused(syscall.EPERM, unix.SYS_PREADV, ringFD, g.iov(errs, 64, out, 64), 2, 0)
+	g.p.Drain()
+	if g.out[1] != "out" || g.out[2] != "err" {
+		t.Errorf("output %v", g.out)
+	}
+}

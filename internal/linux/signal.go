@@ -138,6 +138,7 @@ func (p *Process) deliver() {
 // enter makes the guest continue in a handler, as the kernel's setup_rt_frame
 // does: return address, ucontext and siginfo on the stack.
 func (p *Process) enter(s sigInfo, a Action) bool {
+	p.dropAbandoned()
 	if len(p.sig.frames) >= maxFrames || a.Flags&saRestorer == 0 {
 		return false
 	}
@@ -173,6 +174,19 @@ func (p *Process) enter(s sigInfo, a Action) bool {
 	r.RDI, r.RSI, r.RDX, r.RAX = uint64(s.signo), info, uc, 0
 	r.RFLAGS &^= 0x10500 // RF, DF, TF
 	return true
+}
+
+// dropAbandoned forgets the newest frames that longjmp has left behind: the
+// stack they are on has been unwound past them.
+func (p *Process) dropAbandoned() {
+	sp := p.cpu.Regs().RSP
+	onAlt := p.onAltStack(sp)
+	for n := len(p.sig.frames); n > 0; n-- {
+		if f := &p.sig.frames[n-1]; f.onAlt != onAlt || f.sp >= sp {
+			return
+		}
+		p.sig.frames = p.sig.frames[:n-1]
+	}
 }
 
 func (p *Process) onAltStack(sp uint64) bool {

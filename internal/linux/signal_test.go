@@ -197,7 +197,7 @@ func TestDefaultActions(t *testing.T) {
 	for n := syscall.Signal(1); n < maxSignal; n++ {
 		g := newGuest(t)
 		out := g.kill(n)
-		want := OutcomeKind(Killed)
+		want := Killed
 		if ignoredByDefault(n) {
 			want = Stopped
 		}

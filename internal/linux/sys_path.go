@@ -49,16 +49,15 @@ func sysOpenat(p *Process, a *args) uint64 {
 	return p.openAt(a[0], a[1], a[2], a[3])
 }
 
-// openPath is O_PATH (include/uapi/asm-generic/fcntl.h): a name for a file
-// that cannot be read or written.
-const openPath = 0x200000
-
 const openCreat = syscall.O_CREAT | syscall.O_WRONLY | syscall.O_TRUNC
 
 func (p *Process) openAt(dirfd, addr, flags, mode uint64) uint64 {
 	dir, path, e := p.pathArg(dirfd, addr)
 	if e != 0 {
 		return fail(e)
+	}
+	if p.fds.used >= maxDescriptors {
+		return fail(syscall.EMFILE) // before a file is made for nothing
 	}
 	ino, e := p.fs.Open(dir, path, int(uint32(flags)), uint32(mode)&^p.umask)
 	if e != 0 {

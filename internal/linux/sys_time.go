@@ -222,6 +222,24 @@ func (p *Process) poll(addr, n, wait uint64) uint64 {
 	return 0
 }
 
+// sysPselect6 is what select of glibc 2.34 and newer calls.
+func sysPselect6(p *Process, a *args) uint64 {
+	if a[0] != 0 {
+		return fail(syscall.ENOSYS)
+	}
+	wait := uint64(maxSleep)
+	if a[4] != 0 {
+		var e syscall.Errno
+		if wait, e = p.duration(a[4]); e != 0 {
+			return fail(e)
+		}
+	}
+	if p.pause(wait) != 0 {
+		return fail(syscall.EINTR)
+	}
+	return 0
+}
+
 // sysSelect sleeps, which is what time.sleep of CPython 3.10 and older asks
 // of it; waiting for descriptors is not offered.
 func sysSelect(p *Process, a *args) uint64 {

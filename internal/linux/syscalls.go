@@ -108,7 +108,7 @@ var handlers = [maxCall]handler{
 	257: sysOpenat, 258: sysMkdirat, 259: sysMknod, 260: sysFchownat,
 	262: sysNewfstatat, 263: sysUnlinkat, 264: sysRenameat, 265: sysLinkat,
 	266: sysSymlinkat, 267: sysReadlinkat, 268: sysFchmodat, 269: sysFaccessat,
-	271: sysPpoll,
+	270: sysPselect6, 271: sysPpoll,
 	273: answer(0), // set_robust_list: matters only to other threads
 	280: sysUtimensat, 285: sysFallocate,
 	292: sysDup3, 295: sysPreadv, 296: sysPwritev,

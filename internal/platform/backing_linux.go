@@ -6,15 +6,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Backing is the memory that clones start from: a file that holds the Ranges
-// at their own offsets; everything else is zero. It is shared by any number of
-// machines and must outlive them.
-type Backing struct {
-	FD     int
-	Ranges []Range
-	view   []byte
-}
-
 // NewBacking maps a file as a backing. The ranges are sorted and page aligned.
 // The backing owns fd from then on, also when an error is returned.
 func NewBacking(fd int, ranges []Range) (*Backing, error) {

@@ -144,6 +144,15 @@ type Machine interface {
 // Range is a half-open range of bytes.
 type Range struct{ Lo, Hi uint64 }
 
+// Backing is the memory that clones start from: a file that holds the Ranges
+// at their own offsets; everything else is zero. It is shared by any number of
+// machines and must outlive them.
+type Backing struct {
+	FD     int
+	Ranges []Range
+	view   []byte
+}
+
 // Platform makes machines.
 type Platform interface {
 	// Name is the short name that users see, such as "kvm".

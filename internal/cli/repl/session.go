@@ -144,7 +144,7 @@ func (s *session) run(text string) (engine.Result, error) {
 			Code: []byte(text), Filename: "<stdin>", Echo: true,
 			Timeout: s.o.Timeout.Value, MaxOutput: int(s.o.MaxOutput.Bytes),
 			MaxCode: engine.MaxCodeBytes, Live: true,
-			Stdout:  s.stdout, Stderr: s.stderr,
+			Stdout: s.stdout, Stderr: s.stderr,
 		})
 		c <- outcome{res, err}
 	}()

@@ -82,7 +82,7 @@ func TestHalfMadeMachinesAreTakenApart(t *testing.T) {
 		limit := unix.Rlimit{Cur: uint64(before) - 1 + room, Max: old.Max}
 		var errs [2]error
 		var ms [2]platform.Machine
-		fd := -1
+		var fd int
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
 			t.Fatal(err)
 		}
