@@ -129,15 +129,33 @@ func (t *Template) load(ctx context.Context) error {
 	if t.t, err = t.boot(ctx); err != nil {
 		return err
 	}
-	if key != "" {
-		// Nobody waits for the copy; Close does.
-		t.saving.Go(func() {
-			if err := t.t.Write(t.config.Cache, key); err != nil {
-				t.progress("the template could not be kept: " + err.Error())
-			}
-		})
-	}
+	// Nobody waits for the rest; Close does.
+	t.saving.Go(func() {
+		t.learn()
+		if key == "" {
+			return
+		}
+		if err := t.t.Write(t.config.Cache, key); err != nil {
+			t.progress("the template could not be kept: " + err.Error())
+		}
+	})
 	return nil
+}
+
+// sample is what nearly every program does.
+const sample = "def f(x):\n    return x + 1\nprint(f(41), [1, 2.5], {'a': 'b'})\n"
+
+// learn runs a small program in order to find the pages that every program
+// writes to first.
+func (t *Template) learn() {
+	vm, err := t.New(context.Background())
+	if err != nil {
+		return // whoever needs a machine will hear of it
+	}
+	if _, err := vm.Run(context.Background(), Request{Code: []byte(sample)}); err == nil {
+		t.t.Backing.SetHot(vm.machine.Changed())
+	}
+	_ = vm.Close()
 }
 
 func (t *Template) progress(s string) {
@@ -199,7 +217,7 @@ func (t *Template) boot(ctx context.Context) (*snapshot.Template, error) {
 	if err != nil {
 		return nil, &Error{Kind: KindUnavailable, Message: "the image cannot be used", Cause: err}
 	}
-	m, fd, err := t.config.Platform.Boot(l.Size(t.memory), l.Spans())
+	m, fd, err := t.config.Platform.Boot(l.Size(t.memory), l.Spans(), bootPages(l))
 	if err != nil {
 		return nil, &Error{Kind: KindUnavailable, Message: "no virtual machine", Cause: err}
 	}
@@ -229,6 +247,15 @@ func (t *Template) boot(ctx context.Context) (*snapshot.Template, error) {
 		return nil, err
 	}
 	return snapshot.Take(m, fd, p, l)
+}
+
+// bootPages are the pages that an interpreter with a bare standard library
+// writes to before it is ready; what of them it does not is dropped again.
+func bootPages(l *linux.Layout) []platform.Range {
+	const heap, brk, stack = 6 << 20, 1 << 20, 128 << 10
+	return []platform.Range{
+		{Lo: l.Heap.Lo, Hi: l.Heap.Lo + heap}, {Lo: l.Brk.Lo, Hi: l.Brk.Lo + brk}, {Lo: l.Stack.Hi - stack, Hi: l.Stack.Hi},
+	}
 }
 
 func bootError(ctx context.Context, out linux.Outcome, said []byte) error {

@@ -212,7 +212,8 @@ func (m *fakeMachine) Clock() (monotonic, realtime uint64) {
 
 func (m *fakeMachine) Revert(*platform.Context) (int, error) { return 0, nil }
 
-func (m *fakeMachine) Close() error { return nil }
+func (m *fakeMachine) Close() error              { return nil }
+func (m *fakeMachine) Changed() []platform.Range { return nil }
 
 // protected gives the bytes of everything that the guest may not write to.
 func (m *fakeMachine) protected() []byte {

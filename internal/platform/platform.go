@@ -7,7 +7,10 @@
 // (package kvmvm) knows nothing of system calls.
 package platform
 
-import "errors"
+import (
+	"errors"
+	"sync/atomic"
+)
 
 // PageSize is the guest's page size in bytes (x86-64 base page).
 const PageSize = 4096
@@ -137,6 +140,9 @@ type Machine interface {
 	// Revert puts memory back to the backing's content and the CPU to c. It
 	// returns how many pages had changed.
 	Revert(c *Context) (pages int, err error)
+	// Changed gives the pages that differ from the backing's, as far as the host
+	// can tell them cheaply: nil when it cannot.
+	Changed() []Range
 	// Close releases everything. Interrupt may still be called afterwards.
 	Close() error
 }
@@ -151,6 +157,27 @@ type Backing struct {
 	FD     int
 	Ranges []Range
 	view   []byte
+	hot    atomic.Pointer[[]Range]
+}
+
+// MaxHot bounds the ranges that Hot may give.
+const MaxHot = 1024
+
+// Hot gives the pages that nearly every guest writes to first. A clone gets
+// private copies of them in advance, in one go: a guest's own first write to a
+// page costs a fault in the guest and one in the host.
+func (b *Backing) Hot() []Range {
+	if p := b.hot.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// SetHot sets what Hot gives, at most MaxHot ranges. Clones that exist are not
+// affected.
+func (b *Backing) SetHot(r []Range) {
+	r = r[:min(len(r), MaxHot)]
+	b.hot.Store(&r)
 }
 
 // Platform makes machines.
@@ -163,9 +190,10 @@ type Platform interface {
 	// frozen; a template is only good for an equal value.
 	CPU() string
 	// Boot makes a machine with fresh zero memory of size bytes, laid out by
-	// spans. The descriptor is that of its memory file, from which a Backing
-	// can be made; the caller closes it.
-	Boot(size uint64, spans []Span) (m Machine, fd int, err error)
+	// spans. The pages of hot, which the guest will write to for certain, may be
+	// made ready in advance. The descriptor is that of its memory file, from
+	// which a Backing can be made; the caller closes it.
+	Boot(size uint64, spans []Span, hot []Range) (m Machine, fd int, err error)
 	// Clone makes a machine of size bytes that starts from the backing's
 	// content, copy on write, with the CPU in state c.
 	Clone(b *Backing, size uint64, spans []Span, c *Context) (Machine, error)

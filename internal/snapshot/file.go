@@ -56,6 +56,7 @@ type record struct {
 	State   *linux.State
 	Context platform.Context
 	Ranges  []platform.Range
+	Hot     []platform.Range
 	Extents []extent
 }
 
@@ -69,7 +70,7 @@ func (t *Template) Write(dir, key string) error {
 	if err != nil {
 		return err
 	}
-	r := record{Format: formatVersion, Key: key, Layout: t.Layout, State: t.State, Context: t.Context, Ranges: t.Backing.Ranges}
+	r := record{Format: formatVersion, Key: key, Layout: t.Layout, State: t.State, Context: t.Context, Ranges: t.Backing.Ranges, Hot: t.Backing.Hot()}
 	if r.Extents, err = t.copyTo(f); err != nil {
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
@@ -210,6 +211,9 @@ func decode(b []byte) (*record, error) {
 		}
 		end = x.Hi
 	}
+	if len(r.Hot) > platform.MaxHot {
+		return nil, bad("hot pages")
+	}
 	at := uint64(0)
 	for _, e := range r.Extents {
 		if e.Off < at || e.Len == 0 || e.Len > extentSize || e.Off > end-e.Len {
@@ -235,6 +239,7 @@ func (r *record) open(name string) (*Template, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
+	b.SetHot(r.Hot)
 	for _, e := range r.Extents {
 		end, data := b.Split(e.Off, e.Off+e.Len)
 		if end != e.Off+e.Len || crc32.Checksum(data, castagnoli) != e.CRC {

@@ -8,6 +8,7 @@ package snapshot
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,16 +49,17 @@ func Take(m platform.Machine, fd int, p *linux.Process, l *linux.Layout) (*Templ
 		_ = unix.Close(fd)
 		return nil, err
 	}
-	page := func(a uint64) uint64 { return (a + platform.PageSize - 1) &^ (platform.PageSize - 1) }
 	t.Backing, err = platform.NewBacking(fd, []platform.Range{
-		{Lo: 0, Hi: max(page(t.State.BrkFresh), l.Brk.Lo)},
-		{Lo: l.Heap.Lo, Hi: max(page(t.State.Fresh), l.Heap.Lo+platform.PageSize)},
+		{Lo: 0, Hi: max(pageUp(t.State.BrkFresh), l.Brk.Lo)},
+		{Lo: l.Heap.Lo, Hi: max(pageUp(t.State.Fresh), l.Heap.Lo+platform.PageSize)},
 	})
 	if err != nil {
 		return nil, err
 	}
 	return t, nil
 }
+
+func pageUp(a uint64) uint64 { return (a + platform.PageSize - 1) &^ (platform.PageSize - 1) }
 
 // clean drops what the guest has freed, so that it neither takes room nor has
 // to be told from zero later.
@@ -66,12 +68,13 @@ func (t *Template) clean(m platform.Machine, fd int) error {
 	if s.Brk < s.BrkFresh && !m.Zero(s.Brk, s.BrkFresh-s.Brk) {
 		return fmt.Errorf("%w: break", linux.ErrState)
 	}
-	for _, r := range s.Free {
-		hi := min(r.Hi, s.Fresh)
-		if r.Lo >= hi {
+	// Beyond what was ever handed out there may be pages made ready for nothing.
+	drop := append(slices.Clone(s.Free), platform.Range{Lo: pageUp(s.BrkFresh), Hi: t.Layout.Brk.Hi}, platform.Range{Lo: s.Fresh, Hi: s.End})
+	for _, r := range drop {
+		if r.Lo >= r.Hi {
 			continue
 		}
-		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Lo), int64(hi-r.Lo))
+		err := unix.Fallocate(fd, unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(r.Lo), int64(r.Hi-r.Lo))
 		if err != nil {
 			return fmt.Errorf("drop freed memory: %w", err)
 		}

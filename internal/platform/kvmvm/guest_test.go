@@ -229,7 +229,7 @@ func TestForgedFirstSystemCallDoesNotOpenRing0(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Close() }()
-	b, _, err := p.Boot(memSize, testSpans)
+	b, _, err := p.Boot(memSize, testSpans, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

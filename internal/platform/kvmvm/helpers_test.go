@@ -50,7 +50,7 @@ func testPlatform(t *testing.T) *Platform {
 // bootGuest makes a machine whose code page holds code.
 func bootGuest(t *testing.T, p *Platform, code []byte) (*Machine, int) {
 	t.Helper()
-	b, fd, err := p.Boot(memSize, testSpans)
+	b, fd, err := p.Boot(memSize, testSpans, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ func TestMachinesLeaveNoDescriptorsBehind(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		booted, fd, err := p.Boot(memSize, testSpans)
+		booted, fd, err := p.Boot(memSize, testSpans, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -43,9 +43,9 @@ func TestMachinesLeaveNoDescriptorsBehind(t *testing.T) {
 		"too small for backing":   func() (platform.Machine, error) { return p.Clone(b, heapAddr, testSpans, c) },
 		"too small":               func() (platform.Machine, error) { return p.Clone(b, 4096, testSpans, c) },
 		"too large":               func() (platform.Machine, error) { return p.Clone(b, maxSize+4096, testSpans, c) },
-		"boot of nothing":         func() (platform.Machine, error) { m, _, err := p.Boot(0, testSpans); return m, err },
+		"boot of nothing":         func() (platform.Machine, error) { m, _, err := p.Boot(0, testSpans, nil); return m, err },
 		"boot of bad spans": func() (platform.Machine, error) {
-			m, _, err := p.Boot(memSize, []platform.Span{{Lo: 0, Hi: 4096}})
+			m, _, err := p.Boot(memSize, []platform.Span{{Lo: 0, Hi: 4096}}, nil)
 			return m, err
 		},
 	} {
@@ -87,7 +87,7 @@ func TestHalfMadeMachinesAreTakenApart(t *testing.T) {
 			t.Fatal(err)
 		}
 		ms[0], errs[0] = p.Clone(b, memSize, testSpans, c)
-		ms[1], fd, errs[1] = p.Boot(memSize, testSpans)
+		ms[1], fd, errs[1] = p.Boot(memSize, testSpans, nil)
 		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
 			t.Fatal(err)
 		}
@@ -182,4 +182,20 @@ func TestScanBufferIsNotOnAStack(t *testing.T) {
 		})
 	}
 	wg.Wait()
+}
+
+// A machine made before it is known where system calls arrive and one made
+// after it behave the same.
+func TestProbeChangesNothingThatAGuestSees(t *testing.T) {
+	p := testPlatform(t)
+	m, _ := bootGuest(t, p, []byte{0x0F, 0x05, 0x0F, 0x05, 0x0F, 0x0B}) // syscall; syscall; ud2
+	if err := p.Probe(); err != nil {
+		t.Fatal(err)
+	}
+	n, _ := bootGuest(t, p, []byte{0x0F, 0x05, 0x0F, 0x05, 0x0F, 0x0B})
+	for range 3 {
+		if a, b := finish(t, m), finish(t, n); a != b || *m.Regs() != *n.Regs() {
+			t.Errorf("before the probe %+v %+v, after it %+v %+v", a, *m.Regs(), b, *n.Regs())
+		}
+	}
 }

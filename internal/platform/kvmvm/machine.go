@@ -46,8 +46,11 @@ type Machine struct {
 	dead bool
 
 	clock     vdso.Clock
+	tick      uint64
 	tscOffset uint64
-	apicBase  uint64
+	// ringZero is the platform's when the machine was made.
+	ringZero bool
+	apicBase uint64
 
 	// found is the buffer of Revert's scan.
 	found regions
@@ -88,7 +91,7 @@ func (m *Machine) create() error {
 	if err = m.vcpu.SetXCR0(m.p.xcr0); err != nil {
 		return err
 	}
-	if !m.p.ringZero {
+	if m.ringZero = m.p.ringZero.Load(); !m.ringZero {
 		m.vcpu.SyncSregs()
 	}
 	if err = m.vcpu.SetMSRs(
@@ -97,7 +100,7 @@ func (m *Machine) create() error {
 		kvm.MSREntry{Index: msrSFMASK, Data: sfmaskValue}); err != nil {
 		return err
 	}
-	if m.p.tick != 0 {
+	if m.tick = m.p.tickOf(m.vcpu); m.tick != 0 {
 		if err = m.measureTSC(); err != nil {
 			return err
 		}
@@ -285,7 +288,7 @@ func (m *Machine) exit(reason uint32) (platform.Exit, error) {
 }
 
 func (m *Machine) syscallExit() (platform.Exit, error) {
-	if m.p.ringZero {
+	if m.ringZero {
 		m.mode = inStub
 	}
 	m.regs.RIP, m.regs.RFLAGS = m.regs.RCX, cleanFlags(m.regs.R11)
@@ -296,7 +299,7 @@ func (m *Machine) syscallExit() (platform.Exit, error) {
 // takes a system call made with a non-canonical stack pointer to ring 0, unlike
 // all others, and the guest would go on there.
 func (m *Machine) stayUser() error {
-	if m.p.ringZero {
+	if m.ringZero {
 		return nil // the way back is SYSRET
 	}
 	s := m.vcpu.ExitSregs()
@@ -395,14 +398,14 @@ func (m *Machine) SyncClock() {
 }
 
 func (m *Machine) setClock(mono, real uint64) {
-	m.clock = vdso.Clock{TSC0: m.tsc(), Mult: m.p.tick, Mono0: mono, Real0: real}
+	m.clock = vdso.Clock{TSC0: m.tsc(), Mult: m.tick, Mono0: mono, Real0: real}
 	b := m.clock.Bytes()
 	copy(m.mem[platform.ClockPage:], b[:])
 }
 
 // Clock implements platform.Machine.
 func (m *Machine) Clock() (monotonic, realtime uint64) {
-	if m.p.tick == 0 {
+	if m.tick == 0 {
 		// Without a usable counter the guest asks for every reading.
 		elapsed := m.tsc() - m.clock.TSC0
 		return m.clock.Mono0 + elapsed, m.clock.Real0 + elapsed
@@ -416,7 +419,7 @@ var epoch = time.Now()
 // tsc is the guest's time stamp counter now, or nanoseconds where there is no
 // usable one.
 func (m *Machine) tsc() uint64 {
-	if m.p.tick == 0 {
+	if m.tick == 0 {
 		return uint64(time.Since(epoch))
 	}
 	return rdtsc() + m.tscOffset

@@ -87,6 +87,26 @@ func (m *Machine) scan() (int, error) {
 	return pages, nil
 }
 
+// Changed implements platform.Machine.
+func (m *Machine) Changed() []platform.Range {
+	if !m.p.pagemapScan {
+		return nil
+	}
+	var out []platform.Range
+	base := address(m.mem)
+	for at, end := base, base+uint64(len(m.mem)); at < end; {
+		n, next, err := m.p.pagemap.scan(at, end, &m.found)
+		if err != nil {
+			return nil
+		}
+		for _, r := range m.found[:n] {
+			out = append(out, platform.Range{Lo: r.Start - base, Hi: r.End - base})
+		}
+		at = next
+	}
+	return out
+}
+
 // scanEntries reads one pagemap entry a page, for kernels before 6.7.
 func (m *Machine) scanEntries() (int, error) {
 	base := address(m.mem)

@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -80,11 +82,23 @@ func checkMemory(t *testing.T, m *Machine, b *platform.Backing) {
 }
 
 func TestRevertRestoresMemoryByteForByte(t *testing.T) {
-	shared := testPlatform(t)
-	slow, none := *shared, *shared
+	testPlatform(t) // skips without KVM
+	own := func() *Platform {
+		p, err := New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = p.Close() })
+		return p
+	}
+	slow, none := own(), own()
 	slow.pagemapScan = false
-	none.pagemapScan, none.pagemap.fd = false, -1
-	for name, p := range map[string]*Platform{"scan": shared, "entries": &slow, "no pagemap": &none} {
+	none.pagemapScan = false
+	if err := unix.Close(none.pagemap.fd); err != nil {
+		t.Fatal(err)
+	}
+	none.pagemap.fd = -1
+	for name, p := range map[string]*Platform{"scan": testPlatform(t), "entries": slow, "no pagemap": none} {
 		t.Run(name, func(t *testing.T) {
 			b, c := testTemplate(t, p, dirty)
 			m := clone(t, p, b, c)
