@@ -1,0 +1,43 @@
+package test
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every test and script that SPECIFICATION.md and RATIONALE.md name is there.
+func TestDocumentsNameTestsThatExist(t *testing.T) {
+	var sources bytes.Buffer
+	err := filepath.WalkDir("..", func(p string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(p, "_test.go") {
+			return err
+		}
+		b, err := os.ReadFile(p)
+		sources.Write(b)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, doc := range []string{"SPECIFICATION.md", "RATIONALE.md"} {
+		b, err := os.ReadFile(filepath.Join("..", doc))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(b, -1) {
+			if !bytes.Contains(sources.Bytes(), append([]byte("func "), append(m[1], '(')...)) {
+				t.Errorf("%s names %s, which does not exist", doc, m[1])
+			}
+		}
+		for _, m := range regexp.MustCompile("`(test/script/[a-z_]+\\.txtar)`").FindAllSubmatch(b, -1) {
+			if _, err := os.Stat(filepath.Join("..", string(m[1]))); err != nil {
+				t.Errorf("%s: %v", doc, err)
+			}
+		}
+	}
+}
