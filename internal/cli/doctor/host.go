@@ -27,7 +27,7 @@ func ThisHost(cacheDir func() (string, error)) Host {
 		Python:      python,
 		Cache:       cacheDir,
 		Images:      func(dir string) (int, error) { return countIn(filepath.Join(dir, "images"), ".img") },
-		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), "") },
+		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), ".json") },
 	}
 }
 

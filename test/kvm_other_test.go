@@ -1,0 +1,5 @@
+//go:build !linux || !amd64
+
+package test
+
+func hasKVM() bool { return false }
