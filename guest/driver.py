@@ -234,6 +234,8 @@ def make_driver():
                 del sources[next(iter(sources))]
             sources[name] = source
             last = None
+            # An interrupt that an earlier program swallowed is not this one's.
+            interrupted[0] = False
             running[0] = True
             if echo:
                 code, last = split(source, name)

@@ -56,7 +56,7 @@ type Config struct {
 	// Grace is how long a program has to obey an interrupt before it is
 	// stopped hard; zero means 15 ms.
 	Grace time.Duration
-	// Progress, if set, hears what takes long.
+	// Progress, if set, hears what takes long, from any goroutine.
 	Progress func(string)
 }
 

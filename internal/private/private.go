@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -78,6 +79,24 @@ func Open(name string) (*os.File, error) {
 		return nil, &UnsafeError{Path: name, Problem: problem, Mend: "rm " + quote(name)}
 	}
 	return f, nil
+}
+
+// staleAfter is how old an unfinished file must be for Sweep to take it as
+// left behind: nothing here takes longer than seconds to write.
+const staleAfter = time.Hour
+
+// Sweep removes what writers that were killed have left in a folder. It is a
+// convenience: what cannot be removed stays.
+func Sweep(dir string) {
+	left, err := filepath.Glob(filepath.Join(dir, tempPrefix+"*"))
+	if err != nil {
+		return
+	}
+	for _, name := range left {
+		if info, err := os.Lstat(name); err == nil && time.Since(info.ModTime()) > staleAfter {
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // Create starts a file that Publish will put in place under its name.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/private"
 )
@@ -50,6 +51,31 @@ func TestAPublishedFileReplacesTheOldOneAndOpens(t *testing.T) {
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
 		t.Errorf("left behind: %v %v", entries, err)
+	}
+}
+
+func TestSweepTakesOnlyWhatAKilledWriterLeft(t *testing.T) {
+	dir := t.TempDir()
+	name := filepath.Join(dir, "kept")
+	publish(t, name, "x")
+	old, err := private.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	young, err := private.Create(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = old.Close(), young.Close()
+	long := time.Now().Add(-48 * time.Hour)
+	if err := errors.Join(os.Chtimes(old.Name(), long, long), os.Chtimes(name, long, long)); err != nil {
+		t.Fatal(err)
+	}
+	private.Sweep(dir)
+	for file, there := range map[string]bool{name: true, young.Name(): true, old.Name(): false} {
+		if _, err := os.Lstat(file); (err == nil) != there {
+			t.Errorf("%s: %v", filepath.Base(file), err)
+		}
 	}
 }
 

@@ -61,7 +61,7 @@ type record struct {
 }
 
 // Write keeps the template in a folder under a key, which is used as a file
-// name. Whoever finds the folder's older templates unused removes them.
+// name, and removes the oldest templates there beyond those that are kept.
 func (t *Template) Write(dir, key string) error {
 	if err := private.Folder(dir); err != nil {
 		return err
@@ -93,6 +93,7 @@ func (t *Template) Write(dir, key string) error {
 		return err
 	}
 	prune(dir, key)
+	private.Sweep(dir)
 	return nil
 }
 
