@@ -320,13 +320,17 @@ func TestADamagedTemplateIsNeverUsed(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		flip := append([]byte(nil), good...)
-		at := len(flip) / 3
+		damage := map[string][]byte{"truncated": good[:len(good)/2], "empty": nil}
+		places := []int{0, len(good) / 3, len(good) / 2, len(good) - 1}
 		if strings.HasSuffix(f, ".mem") {
-			at = 0x4000 // the system call stub
+			places = []int{0x4000} // the system call stub
 		}
-		flip[at] ^= 1
-		for name, bad := range map[string][]byte{"flipped": flip, "truncated": good[:len(good)/2], "empty": nil} {
+		for _, at := range places {
+			flip := append([]byte(nil), good...)
+			flip[at] ^= 1
+			damage[fmt.Sprintf("flipped at %d", at)] = flip
+		}
+		for name, bad := range damage {
 			replace(bad)
 			tm, said := open()
 			if tm.Info().Cached || !strings.Contains(said, "damaged") {

@@ -3,6 +3,7 @@
 package snapshot
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,7 +24,7 @@ import (
 
 const (
 	// formatVersion changes with the meaning of the files.
-	formatVersion = 1
+	formatVersion = 2
 	memorySuffix  = ".mem"
 	recordSuffix  = ".json"
 	// maxRecord bounds the record file; a template of 4,096 objects needs
@@ -60,6 +61,20 @@ type record struct {
 	Extents []extent
 }
 
+// seal puts a record's checksum before it: a line of eight hexadecimal digits.
+func seal(b []byte) []byte {
+	return append(fmt.Appendf(nil, "%08x\n", crc32.Checksum(b, castagnoli)), b...)
+}
+
+// unseal verifies and removes what seal put there.
+func unseal(b []byte) ([]byte, error) {
+	sum, body, _ := bytes.Cut(b, []byte("\n"))
+	if string(sum) != fmt.Sprintf("%08x", crc32.Checksum(body, castagnoli)) {
+		return nil, fmt.Errorf("%w: the record's checksum", ErrDamaged)
+	}
+	return body, nil
+}
+
 // Write keeps the template in a folder under a key, which is used as a file
 // name, and removes the oldest templates there beyond those that are kept.
 func (t *Template) Write(dir, key string) error {
@@ -86,7 +101,7 @@ func (t *Template) Write(dir, key string) error {
 	if f, err = private.Create(dir); err != nil {
 		return err
 	}
-	if _, err = f.Write(b); err != nil {
+	if _, err = f.Write(seal(b)); err != nil {
 		return errors.Join(err, f.Close(), os.Remove(f.Name()))
 	}
 	if err := private.Publish(f, filepath.Join(dir, key+recordSuffix)); err != nil {
@@ -172,6 +187,9 @@ func Read(dir, key string) (*Template, error) {
 	_ = f.Close()
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
+	}
+	if b, err = unseal(b); err != nil {
+		return nil, err
 	}
 	r, err := decode(b)
 	if err != nil {
