@@ -95,11 +95,11 @@ func (w *watch) end() cause {
 	return w.why
 }
 
-// do runs the request and fills in the result.
+// do runs the request and fills in the result. Everything that touches guest
+// memory is guarded.
 func (r *run) do(ctx context.Context) error {
 	vm := r.vm
 	vm.process.Clear()
-	vm.machine.SyncClock()
 	r.watch = watch{process: vm.process, grace: vm.template.config.Grace}
 	stop := context.AfterFunc(ctx, func() {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
@@ -110,9 +110,12 @@ func (r *run) do(ctx context.Context) error {
 	})
 	defer stop()
 	var out linux.Outcome
+	confirmed := false
 	err := guard(func() (err error) {
+		vm.machine.SyncClock()
 		out, err = r.exchange()
 		vm.process.Drain()
+		confirmed = r.confirmed()
 		return err
 	})
 	why := r.watch.end()
@@ -120,7 +123,7 @@ func (r *run) do(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if r.early || !r.confirmed() && out.Kind != linux.Stopped {
+	if r.early || !confirmed && out.Kind != linux.Stopped {
 		return &Error{Kind: KindInternal, Message: "the sandbox did not confirm new random state after its restore; it is retired"}
 	}
 	return r.judge(ctx, out, why)

@@ -71,7 +71,7 @@ func (t *Template) New(ctx context.Context) (*VM, error) {
 			}
 		},
 	})
-	if err := vm.start(); err != nil {
+	if err := guard(vm.start); err != nil {
 		_ = m.Close()
 		return nil, err
 	}
