@@ -358,8 +358,9 @@ def main():
     builtins.exit = Quitter("exit")
     builtins.quit = Quitter("quit")
     builtins.help = Helper()
-    # The C library has read it; a program has no use for it.
-    os.environ.pop("LD_LIBRARY_PATH", None)
+    # The C library has read them; a program has no use for them.
+    for name in "LD_LIBRARY_PATH", "MALLOC_ARENA_MAX":
+        os.environ.pop(name, None)
     for name in PRELOAD:
         __import__(name)
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -22,6 +22,7 @@ const (
 	deadline
 	canceled
 	outputFull
+	deadlock
 )
 
 // run is one run under way.
@@ -225,6 +226,11 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 		}
 	case canceled:
 		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}
+	case deadlock:
+		return &Error{
+			Kind: KindDeadlock, Usable: usable,
+			Message: "deadlock: every thread of the program waited for another one, without a time limit: " + how,
+		}
 	case outputFull:
 		return &Error{
 			Kind: KindOutputLimit, Usable: usable,
