@@ -54,6 +54,11 @@ type watch struct {
 // hundred pages, 15 ms where that is slow.
 const tracebackGrace = 150 * time.Millisecond
 
+// threadGrace is added where a program has several threads: CPython handles
+// signals in the main one, which has to be given the interpreter lock first, two
+// switch intervals of 5 ms in the worst case of two threads.
+const threadGrace = 15 * time.Millisecond
+
 // trip cuts the run short. Only the first cause counts.
 func (w *watch) trip(c cause) {
 	w.mu.Lock()
@@ -62,8 +67,12 @@ func (w *watch) trip(c cause) {
 		return
 	}
 	w.why = c
+	grace := w.grace
+	if w.process.Threads() > 1 {
+		grace += threadGrace
+	}
 	w.process.Interrupt()
-	w.hard = time.AfterFunc(w.grace, func() {
+	w.hard = time.AfterFunc(grace, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.ended {

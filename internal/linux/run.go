@@ -40,6 +40,7 @@ type control struct {
 	interrupt atomic.Bool // deliver SIGINT
 	stop      atomic.Bool // leave Run
 	tick      atomic.Bool // look for another thread
+	threads   atomic.Int32
 	wake      chan struct{}
 }
 
@@ -78,6 +79,10 @@ func (p *Process) Stop() {
 	p.ctl.poke(p.cpu)
 }
 
+// Threads is how many threads the guest has. It may be called from any
+// goroutine.
+func (p *Process) Threads() int { return int(p.ctl.threads.Load()) }
+
 // Clear forgets an Interrupt or Stop that has not acted. It is called between
 // runs.
 func (p *Process) Clear() { p.ctl.clear() }
@@ -85,7 +90,7 @@ func (p *Process) Clear() { p.ctl.clear() }
 // Run runs the process until it parks or ends. The caller holds the goroutine
 // locked to its thread.
 func (p *Process) Run() (Outcome, error) {
-	p.outcome, p.failure, p.rearm = nil, nil, true
+	p.outcome, p.failure, p.favourite, p.rearm = nil, nil, nil, true
 	defer p.stopTicker()
 	for {
 		if p.ctl.stop.Load() {
@@ -95,7 +100,7 @@ func (p *Process) Run() (Outcome, error) {
 			return Outcome{Kind: Stopped, IP: p.cpu.Regs().RIP}, nil
 		}
 		if p.ctl.interrupt.CompareAndSwap(true, false) {
-			p.raise(sigInfo{signo: syscall.SIGINT})
+			p.favourite = p.raise(sigInfo{signo: syscall.SIGINT})
 		}
 		if p.ctl.tick.CompareAndSwap(true, false) {
 			p.yield = true
@@ -114,6 +119,7 @@ func (p *Process) Run() (Outcome, error) {
 			return *p.outcome, nil
 		}
 		if p.rearm {
+			p.ctl.threads.Store(int32(len(p.threads)))
 			p.arm()
 		}
 		exit, err := p.cpu.Run()

@@ -30,9 +30,12 @@ type scheduler struct {
 	// be the first; rearm that the tick may have to come at another time.
 	yield, rearm bool
 	prefer       *thread
-	ticker       *time.Timer
-	armed        bool
-	alarm        alarm
+	// favourite, if set, runs whenever it can: the thread that an interrupt from
+	// outside is to end has little time to do so.
+	favourite *thread
+	ticker    *time.Timer
+	armed     bool
+	alarm     alarm
 
 	// slept is how long the process has slept, in nanoseconds; since and
 	// sleptThen are the time and slept at the last switch.
@@ -92,6 +95,9 @@ func (p *Process) runnable(now uint64) *thread {
 		if !t.exited && p.ready(t, now) {
 			return t
 		}
+	}
+	if t := p.favourite; t != nil && !t.exited && p.ready(t, now) {
+		return t
 	}
 	start := p.next
 	for i, t := range p.threads {
@@ -214,7 +220,7 @@ func (p *Process) idle(now uint64) uint64 {
 // arm sets the tick for what other threads wait for.
 func (p *Process) arm() {
 	p.rearm = false
-	if len(p.threads) == 1 && p.alarm.at == never {
+	if (len(p.threads) == 1 || p.current == p.favourite) && p.alarm.at == never {
 		p.stopTicker()
 		return
 	}
@@ -222,7 +228,7 @@ func (p *Process) arm() {
 	at := p.alarm.at
 	for _, t := range p.threads {
 		switch {
-		case t == p.current:
+		case t == p.current || p.current == p.favourite:
 		case !t.waiting || t.wait.woken || t.wait.try != nil:
 			at = min(at, now+uint64(timeSlice))
 		default:

@@ -118,15 +118,17 @@ func (p *Process) ignored(n syscall.Signal) bool {
 }
 
 // raise sends the process a signal: to its first thread that does not block it,
-// which is the main one whenever it can be (kernel/signal.c, complete_signal).
-func (p *Process) raise(s sigInfo) {
+// which is the main one whenever it can be (kernel/signal.c, complete_signal). It gives that thread, nil when there is
+// none.
+func (p *Process) raise(s sigInfo) *thread {
 	for _, t := range p.threads {
 		if t.mask&bit(s.signo) == 0 {
 			p.raiseIn(t, s)
-			return
+			return t
 		}
 	}
 	p.sig.queue.add(s)
+	return nil
 }
 
 // raiseIn sends a thread a signal.

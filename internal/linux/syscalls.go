@@ -124,5 +124,5 @@ var handlers = [maxCall]handler{
 	292: sysDup3, 295: sysPreadv, 296: sysPwritev,
 	302: sysPrlimit64, 309: sysGetcpu, 316: sysRenameat2, 318: sysGetrandom,
 	327: sysPreadv, 328: sysPwritev, 332: sysStatx,
-	436: sysCloseRange, 439: sysFaccessat2,
+	435: sysClone3, 436: sysCloseRange, 439: sysFaccessat2,
 }

@@ -172,7 +172,41 @@ const (
 // sysClone makes a thread. A process cannot be had: ENOSYS makes CPython raise
 // OSError "Function not implemented" from fork.
 func sysClone(p *Process, a *args) uint64 {
-	flags, stack, parentTID, childTID, tls := a[0], a[1], a[2], a[3], a[4]
+	const exitSignal = 0xff
+	return p.clone(a[0]&^exitSignal, a[1], a[2], a[3], a[4])
+}
+
+// sysClone3 does the same with its arguments in memory
+// (include/uapi/linux/sched.h, struct clone_args).
+func sysClone3(p *Process, a *args) uint64 {
+	const (
+		minSize = 64
+		maxSize = 4096
+	)
+	if a[1] < minSize {
+		return fail(syscall.EINVAL)
+	}
+	if a[1] > maxSize {
+		return fail(syscall.E2BIG)
+	}
+	b := make([]byte, a[1])
+	if !p.cpu.CopyIn(b, a[0]) {
+		return fail(syscall.EFAULT)
+	}
+	word := func(i int) uint64 { return binary.LittleEndian.Uint64(b[i*8:]) }
+	for _, c := range b[minSize:] {
+		if c != 0 { // set_tid and cgroup are not for threads
+			return fail(syscall.EINVAL)
+		}
+	}
+	stack := word(5)
+	if stack != 0 {
+		stack += word(6)
+	}
+	return p.clone(word(0), stack, word(3), word(2), word(7))
+}
+
+func (p *Process) clone(flags, stack, parentTID, childTID, tls uint64) uint64 {
 	switch {
 	case flags&cloneThread == 0:
 		return fail(syscall.ENOSYS)
