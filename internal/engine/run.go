@@ -54,10 +54,13 @@ type watch struct {
 // hundred pages, 15 ms where that is slow.
 const tracebackGrace = 150 * time.Millisecond
 
-// threadGrace is added where a program has several threads: CPython handles
-// signals in the main one, which has to be given the interpreter lock first, two
-// switch intervals of 5 ms in the worst case of two threads.
-const threadGrace = 15 * time.Millisecond
+// threadGrace is added for each thread of a program with several: CPython handles
+// signals in the main one, which has to wait for its turn at the interpreter
+// lock, two switch intervals of 5 ms for every other thread that computes.
+const (
+	threadGrace    = 10 * time.Millisecond
+	maxThreadGrace = 100 * time.Millisecond
+)
 
 // trip cuts the run short. Only the first cause counts.
 func (w *watch) trip(c cause) {
@@ -68,8 +71,8 @@ func (w *watch) trip(c cause) {
 	}
 	w.why = c
 	grace := w.grace
-	if w.process.Threads() > 1 {
-		grace += threadGrace
+	if n := w.process.Threads(); n > 1 {
+		grace += min(time.Duration(n)*threadGrace, maxThreadGrace)
 	}
 	w.process.Interrupt()
 	w.hard = time.AfterFunc(grace, func() {
