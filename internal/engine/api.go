@@ -80,6 +80,7 @@ const (
 	KindTimeout     Kind = "timeout"
 	KindOutputLimit Kind = "output_limit"
 	KindMemory      Kind = "memory"
+	KindDeadlock    Kind = "deadlock"
 	KindGuestCrash  Kind = "guest_crash"
 	KindRefused     Kind = "refused"
 	KindUnavailable Kind = "unavailable"
@@ -93,6 +94,7 @@ var (
 	ErrTimeout     = errors.New("time limit reached")
 	ErrOutputLimit = errors.New("output limit reached")
 	ErrMemory      = errors.New("out of memory")
+	ErrDeadlock    = errors.New("deadlock")
 	ErrGuestCrash  = errors.New("guest crashed")
 	ErrRefused     = errors.New("refused")
 	ErrUnavailable = errors.New("unavailable")
@@ -102,7 +104,7 @@ var (
 
 var sentinels = map[Kind]error{
 	KindTimeout: ErrTimeout, KindOutputLimit: ErrOutputLimit, KindMemory: ErrMemory,
-	KindGuestCrash: ErrGuestCrash, KindRefused: ErrRefused, KindUnavailable: ErrUnavailable,
+	KindDeadlock: ErrDeadlock, KindGuestCrash: ErrGuestCrash, KindRefused: ErrRefused, KindUnavailable: ErrUnavailable,
 	KindCanceled: ErrCanceled, KindInternal: ErrInternal,
 }
 

@@ -22,6 +22,7 @@ const (
 	deadline
 	canceled
 	outputFull
+	deadlock
 )
 
 // run is one run under way.
@@ -53,6 +54,14 @@ type watch struct {
 // hundred pages, 15 ms where that is slow.
 const tracebackGrace = 150 * time.Millisecond
 
+// threadGrace is added for each thread of a program with several: CPython handles
+// signals in the main one, which has to wait for its turn at the interpreter
+// lock, two switch intervals of 5 ms for every other thread that computes.
+const (
+	threadGrace    = 10 * time.Millisecond
+	maxThreadGrace = 100 * time.Millisecond
+)
+
 // trip cuts the run short. Only the first cause counts.
 func (w *watch) trip(c cause) {
 	w.mu.Lock()
@@ -61,8 +70,12 @@ func (w *watch) trip(c cause) {
 		return
 	}
 	w.why = c
+	grace := w.grace
+	if n := w.process.Threads(); n > 1 {
+		grace += min(time.Duration(n)*threadGrace, maxThreadGrace)
+	}
 	w.process.Interrupt()
-	w.hard = time.AfterFunc(w.grace, func() {
+	w.hard = time.AfterFunc(grace, func() {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if !w.ended {
@@ -228,6 +241,11 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 		}
 	case canceled:
 		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}
+	case deadlock:
+		return &Error{
+			Kind: KindDeadlock, Usable: usable,
+			Message: "deadlock: every thread of the program waited for another one, without a time limit: " + how,
+		}
 	case outputFull:
 		return &Error{
 			Kind: KindOutputLimit, Usable: usable,

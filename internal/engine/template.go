@@ -185,6 +185,8 @@ func (t *Template) layout() (*linux.Layout, linux.Program, error) {
 			"HOME=" + workDir, "TMPDIR=/tmp", "LANG=C.UTF-8", "TZ=UTC",
 			// One processor: thread pools of native libraries gain nothing.
 			"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1",
+			// And one processor has no use for a malloc arena for each thread.
+			"MALLOC_ARENA_MAX=1",
 			"LD_LIBRARY_PATH=" + strings.Join(m.LibraryPath, ":"),
 			"MAF_SITE=" + strings.Join(m.SitePackages, ":"),
 		},

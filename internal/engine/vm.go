@@ -65,6 +65,11 @@ func (t *Template) New(ctx context.Context) (*VM, error) {
 				vm.current.output(fd, b)
 			}
 		},
+		Deadlocked: func() {
+			if vm.current != nil {
+				vm.current.watch.trip(deadlock)
+			}
+		},
 		Obeyed: func() {
 			if vm.current != nil {
 				vm.current.watch.obeyed()

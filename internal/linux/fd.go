@@ -14,8 +14,11 @@ const maxDescriptors = 1024
 type file interface {
 	// read fills b from offset off; files without positions ignore off.
 	read(p *Process, b []byte, off int64) (int, syscall.Errno)
-	// write takes b at offset off.
+	// write takes b at offset off. Like read, it answers EAGAIN when it would
+	// have to wait.
 	write(p *Process, b []byte, off int64) (int, syscall.Errno)
+	// poll gives the events that hold now, of pollIn and its kin.
+	poll(p *Process) uint16
 	// inode is the file in the tree, nil for what is not in it.
 	inode() *vfs.Inode
 	// seekable says whether positions mean something.
@@ -133,11 +136,16 @@ func (p *Process) closeFD(fd uint64) bool {
 	}
 	p.fds.table[fd] = descriptor{}
 	p.fds.used--
+	p.unref(f)
+	return true
+}
+
+// unref gives up one use of an open file.
+func (p *Process) unref(f *description) {
 	if f.refs--; f.refs == 0 {
 		p.fds.unlist(f)
 		f.release(p)
 	}
-	return true
 }
 
 // emptyStream is standard input: always at its end.
@@ -145,6 +153,7 @@ type emptyStream struct{}
 
 func (emptyStream) read(*Process, []byte, int64) (int, syscall.Errno)  { return 0, 0 }
 func (emptyStream) write(*Process, []byte, int64) (int, syscall.Errno) { return 0, syscall.EBADF }
+func (emptyStream) poll(*Process) uint16                               { return pollIn }
 func (emptyStream) inode() *vfs.Inode                                  { return nil }
 func (emptyStream) seekable() bool                                     { return false }
 func (emptyStream) release(*Process)                                   {}
@@ -158,16 +167,18 @@ func (s sinkStream) write(p *Process, b []byte, _ int64) (int, syscall.Errno) {
 	p.output(int(s), b)
 	return len(b), 0
 }
-func (sinkStream) inode() *vfs.Inode { return nil }
-func (sinkStream) seekable() bool    { return false }
-func (sinkStream) release(*Process)  {}
+func (sinkStream) poll(*Process) uint16 { return pollOut }
+func (sinkStream) inode() *vfs.Inode    { return nil }
+func (sinkStream) seekable() bool       { return false }
+func (sinkStream) release(*Process)     {}
 
 // treeFile is a file, folder or device of the file tree.
 type treeFile struct{ ino *vfs.Inode }
 
-func (f treeFile) inode() *vfs.Inode  { return f.ino }
-func (f treeFile) seekable() bool     { return f.ino.Kind() == vfs.File || f.ino.Kind() == vfs.Dir }
-func (f treeFile) release(p *Process) { p.fs.Unref(f.ino) }
+func (f treeFile) inode() *vfs.Inode    { return f.ino }
+func (f treeFile) poll(*Process) uint16 { return pollIn | pollOut }
+func (f treeFile) seekable() bool       { return f.ino.Kind() == vfs.File || f.ino.Kind() == vfs.Dir }
+func (f treeFile) release(p *Process)   { p.fs.Unref(f.ino) }
 
 // Device numbers of the memory devices (Documentation/admin-guide/devices.txt).
 const (

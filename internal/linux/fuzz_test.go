@@ -145,11 +145,11 @@ func (g *guest) checkInvariants(t *testing.T) {
 	if u := g.p.fs.Statfs(work); u.Free > u.Blocks || u.FilesFree > u.Files {
 		t.Fatalf("files use %+v", u)
 	}
-	if len(g.p.sig.frames) > maxFrames || cap(g.p.scratch) > maxBuffer || len(g.p.mailbox.value) > g.p.mailbox.maxValue {
+	if g.p.frames > maxAllFrames || cap(g.p.scratch) > maxBuffer || len(g.p.mailbox.value) > g.p.mailbox.maxValue {
 		t.Fatal("the host holds more than it should")
 	}
-	if g.p.thread.Mask&unblockable != 0 {
-		t.Fatalf("mask %#x", g.p.thread.Mask)
+	if g.p.current.mask&unblockable != 0 {
+		t.Fatalf("mask %#x", g.p.current.mask)
 	}
 	g.checkText(t)
 }

@@ -251,13 +251,6 @@ func (g *guest) refused(e syscall.Errno, nr uint64, a ...uint64) {
 	g.want(fail(e), nr, a...)
 }
 
-func errnoOf(v uint64) syscall.Errno {
-	if n := -int64(v); n > 0 && n < 4096 {
-		return syscall.Errno(n)
-	}
-	return 0
-}
-
 func answerText(v uint64) string {
 	if e := errnoOf(v); e != 0 {
 		return "-" + e.Error()

@@ -47,6 +47,10 @@ type Config struct {
 	// Obeyed, if set, hears the driver's claim that the program gave way to an
 	// interrupt.
 	Obeyed func()
+	// Deadlocked, if set, hears that every thread waits for another one, with no
+	// time limit: only Interrupt or Stop will end that. It is called on the
+	// goroutine that runs the process, possibly more than once.
+	Deadlocked func()
 }
 
 // Process is the guest's one process. Its methods are called by one goroutine
@@ -60,30 +64,21 @@ type Process struct {
 	output Sink
 	obeyed func()
 
-	mem    memory
-	fds    descriptors
-	sig    signals
-	cwd    *vfs.Inode
-	umask  uint32
-	thread Thread
+	deadlocked func()
+
+	scheduler
+	mem   memory
+	fds   descriptors
+	sig   signals
+	cwd   *vfs.Inode
+	umask uint32
 
 	ctl     control
 	mailbox mailbox
 	outcome *Outcome
 	scratch []byte
-	// slept is how long the process has slept, in nanoseconds.
-	slept uint64
 	// calls counts system calls by number since the process was made.
 	calls [maxCall]uint32
-}
-
-// Thread is a guest thread. The context is only meaningful while the thread is
-// not the one on the CPU.
-type Thread struct {
-	ID       uint64
-	Context  platform.Context
-	Mask     uint64
-	ClearTID uint64
 }
 
 // New makes a process over a machine that has not run yet: follow it with
@@ -91,11 +86,11 @@ type Thread struct {
 func New(c Config) *Process {
 	p := &Process{
 		cpu: c.Machine, layout: c.Layout, spans: c.Layout.Spans(),
-		fs: c.FS, random: c.Random, output: c.Output, obeyed: c.Obeyed,
+		fs: c.FS, random: c.Random, output: c.Output, obeyed: c.Obeyed, deadlocked: c.Deadlocked,
 		mem:   newMemory(c.Layout, c.Layout.Size(c.Memory)),
 		umask: 0o022,
 	}
-	p.thread.ID = processID
+	p.scheduler.reset(&thread{id: processID})
 	p.ctl.init()
 	p.fds.init()
 	p.cwd = p.fs.Root()
@@ -136,8 +131,12 @@ func (p *Process) Save() (*State, error) {
 	if !p.fds.pristine() {
 		return nil, fmt.Errorf("%w: files are open, or a standard stream is not what it was", ErrState)
 	}
-	if len(p.sig.frames) > 0 || p.sig.pending != 0 {
-		return nil, fmt.Errorf("%w: a signal is being handled", ErrState)
+	if len(p.threads) != 1 || p.current.id != processID {
+		return nil, fmt.Errorf("%w: %d threads are left over", ErrState, len(p.threads)-1)
+	}
+	main := p.current
+	if len(main.frames) > 0 || main.queue.pending|p.sig.queue.pending != 0 || p.alarm.at != never {
+		return nil, fmt.Errorf("%w: a signal is being handled or expected", ErrState)
 	}
 	cwd, ok := p.fs.Path(p.cwd)
 	if !ok {
@@ -151,7 +150,7 @@ func (p *Process) Save() (*State, error) {
 	m := p.mem.clone()
 	s := &State{
 		Brk: m.brk, BrkFresh: m.brkFresh, Fresh: m.fresh, End: m.end, Free: m.free, InUse: m.inUse, Filled: m.filled,
-		AltStack: p.sig.alt, Mask: p.thread.Mask, ClearTID: p.thread.ClearTID,
+		AltStack: main.alt, Mask: main.mask, ClearTID: main.clearTID,
 		Cwd: cwd, Umask: p.umask, Monotonic: mono, Mailbox: p.mailbox.save(), Files: files,
 	}
 	for n, h := range p.sig.actions {
@@ -221,14 +220,13 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	if !p.mem.resize(p.layout.Size(memory)) {
 		return fmt.Errorf("%w: %d MiB of memory are less than the template uses", ErrState, memory>>20)
 	}
-	p.sig = signals{alt: s.AltStack, frames: p.sig.frames[:0]}
+	p.sig = signals{}
 	for _, h := range s.Handlers {
 		p.sig.actions[h.Signal] = h.Action
 	}
-	p.thread = Thread{ID: processID, Mask: s.Mask, ClearTID: s.ClearTID}
-	p.outcome = nil
 	// The clock starts again from the state's.
-	p.slept = 0
+	p.scheduler.reset(&thread{id: processID, mask: s.Mask, clearTID: s.ClearTID, alt: s.AltStack})
+	p.outcome = nil
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)
 }

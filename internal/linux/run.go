@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync/atomic"
 	"syscall"
-	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
@@ -40,6 +39,8 @@ type Outcome struct {
 type control struct {
 	interrupt atomic.Bool // deliver SIGINT
 	stop      atomic.Bool // leave Run
+	tick      atomic.Bool // look for another thread
+	threads   atomic.Int32
 	wake      chan struct{}
 }
 
@@ -49,6 +50,7 @@ func (c *control) init() { c.wake = make(chan struct{}, 1) }
 func (c *control) clear() {
 	c.interrupt.Store(false)
 	c.stop.Store(false)
+	c.tick.Store(false)
 	select {
 	case <-c.wake:
 	default:
@@ -77,6 +79,10 @@ func (p *Process) Stop() {
 	p.ctl.poke(p.cpu)
 }
 
+// Threads is how many threads the guest has. It may be called from any
+// goroutine.
+func (p *Process) Threads() int { return int(p.ctl.threads.Load()) }
+
 // Clear forgets an Interrupt or Stop that has not acted. It is called between
 // runs.
 func (p *Process) Clear() { p.ctl.clear() }
@@ -84,19 +90,37 @@ func (p *Process) Clear() { p.ctl.clear() }
 // Run runs the process until it parks or ends. The caller holds the goroutine
 // locked to its thread.
 func (p *Process) Run() (Outcome, error) {
-	p.outcome = nil
+	p.outcome, p.failure, p.favourite, p.rearm = nil, nil, nil, true
+	defer p.stopTicker()
 	for {
 		if p.ctl.stop.Load() {
+			if t := p.current; t.waiting {
+				p.resume(t, interruptedCall)
+			}
 			return Outcome{Kind: Stopped, IP: p.cpu.Regs().RIP}, nil
 		}
 		if p.ctl.interrupt.CompareAndSwap(true, false) {
-			p.raise(sigInfo{signo: syscall.SIGINT})
+			p.favourite = p.raise(sigInfo{signo: syscall.SIGINT})
 		}
-		if p.sig.pending != 0 {
-			p.deliver()
+		if p.ctl.tick.CompareAndSwap(true, false) {
+			p.yield = true
 		}
+		if t := p.current; p.yield || t.waiting || t.exited || p.prefer != nil {
+			p.schedule()
+		}
+		if p.failure != nil {
+			return Outcome{}, p.failure
+		}
+		if t := p.current; t.waiting || t.exited {
+			continue // for an interrupt or a stop
+		}
+		p.deliver()
 		if p.outcome != nil {
 			return *p.outcome, nil
+		}
+		if p.rearm {
+			p.ctl.threads.Store(int32(len(p.threads)))
+			p.arm()
 		}
 		exit, err := p.cpu.Run()
 		if err != nil {
@@ -127,23 +151,6 @@ func (p *Process) stopping() bool { return p.ctl.stop.Load() }
 
 // end makes Run return o.
 func (p *Process) end(o Outcome) { p.outcome = &o }
-
-// sleep waits until the guest's monotonic clock passes deadline, or a signal
-// or Stop comes. It reports whether the time was slept to its end.
-func (p *Process) sleep(d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	for {
-		if p.ctl.stop.Load() || p.ctl.interrupt.Load() {
-			return false
-		}
-		select {
-		case <-t.C:
-			return true
-		case <-p.ctl.wake:
-		}
-	}
-}
 
 // fault turns a processor exception into the signal Linux sends for it.
 func (p *Process) fault(e platform.Exit) {

@@ -13,12 +13,15 @@ const (
 	// maxFrames bounds nested signal handlers: each one's context is kept
 	// outside the guest.
 	maxFrames = 16
+	// maxAllFrames bounds those of all threads together.
+	maxAllFrames = 128
 
 	sigDfl = 0
 	sigIgn = 1
 
 	saSiginfo  = 0x4
 	saOnStack  = 0x08000000
+	saRestart  = 0x10000000
 	saNoDefer  = 0x40000000
 	saRestorer = 0x04000000
 	saResethnd = 0x80000000
@@ -63,14 +66,36 @@ type frame struct {
 	onAlt bool
 }
 
+// signals are the process's: what every thread shares.
 type signals struct {
 	actions [maxSignal]Action
-	alt     AltStack
+	// queue holds signals that every thread blocks.
+	queue signalQueue
+}
+
+// signalQueue holds pending signals, each number at most once.
+type signalQueue struct {
 	pending uint64
-	info    [maxSignal]sigInfo
-	frames  []frame
-	// lastFault is the newest processor exception.
-	lastFault sigInfo
+	info    []sigInfo
+}
+
+func (q *signalQueue) add(s sigInfo) {
+	if q.pending&bit(s.signo) == 0 {
+		q.pending |= bit(s.signo)
+		q.info = append(q.info, s)
+	}
+}
+
+// take removes and gives a pending signal.
+func (q *signalQueue) take(n syscall.Signal) (s sigInfo) {
+	q.pending &^= bit(n)
+	for i, s := range q.info {
+		if s.signo == n {
+			q.info = append(q.info[:i], q.info[i+1:]...)
+			return s
+		}
+	}
+	return s
 }
 
 func bit(n syscall.Signal) uint64 { return 1 << (uint(n) - 1) }
@@ -86,14 +111,53 @@ func ignoredByDefault(n syscall.Signal) bool {
 	return false
 }
 
-// raise makes a signal pending.
-func (p *Process) raise(s sigInfo) {
-	h := p.sig.actions[s.signo].Handler
-	if h == sigIgn || h == sigDfl && ignoredByDefault(s.signo) {
+// ignored reports whether a signal does nothing.
+func (p *Process) ignored(n syscall.Signal) bool {
+	h := p.sig.actions[n].Handler
+	return h == sigIgn || h == sigDfl && ignoredByDefault(n)
+}
+
+// raise sends the process a signal: to its first thread that does not block it,
+// which is the main one whenever it can be (kernel/signal.c, complete_signal). It gives that thread, nil when there is
+// none.
+func (p *Process) raise(s sigInfo) *thread {
+	for _, t := range p.threads {
+		if t.mask&bit(s.signo) == 0 {
+			p.raiseIn(t, s)
+			return t
+		}
+	}
+	p.sig.queue.add(s)
+	return nil
+}
+
+// raiseIn sends a thread a signal.
+func (p *Process) raiseIn(t *thread, s sigInfo) {
+	// A blocked one stays: sigwait may ask for it.
+	if p.ignored(s.signo) && t.mask&bit(s.signo) == 0 {
 		return
 	}
-	p.sig.pending |= bit(s.signo)
-	p.sig.info[s.signo] = s
+	t.queue.add(s)
+	if t != p.current && t.mask&bit(s.signo) == 0 {
+		p.prefer = t
+	}
+}
+
+// deliverable gives the lowest signal that a thread is to handle now, or zero.
+func (p *Process) deliverable(t *thread) syscall.Signal {
+	ready := (t.queue.pending | p.sig.queue.pending) &^ t.mask
+	if ready == 0 {
+		return 0
+	}
+	return syscall.Signal(bits.TrailingZeros64(ready) + 1)
+}
+
+// takeSignal removes and gives a signal that is pending for a thread.
+func (p *Process) takeSignal(t *thread, n syscall.Signal) sigInfo {
+	if t.queue.pending&bit(n) != 0 {
+		return t.queue.take(n)
+	}
+	return p.sig.queue.take(n)
 }
 
 // raiseFault delivers a synchronous signal at once; without a handler that can
@@ -101,15 +165,15 @@ func (p *Process) raise(s sigInfo) {
 func (p *Process) raiseFault(s sigInfo) {
 	a := p.sig.actions[s.signo]
 	s.ip = p.cpu.Regs().RIP
-	p.sig.lastFault = s
-	if a.Handler <= sigIgn || p.thread.Mask&bit(s.signo) != 0 || !p.enter(s, a) {
+	p.current.lastFault = s
+	if a.Handler <= sigIgn || p.current.mask&bit(s.signo) != 0 || !p.enter(s, a) {
 		p.kill(s)
 	}
 }
 
 func (p *Process) kill(s sigInfo) {
 	s.ip = p.cpu.Regs().RIP
-	if f := p.sig.lastFault; !s.fault && f.signo == s.signo {
+	if f := p.current.lastFault; !s.fault && f.signo == s.signo {
 		// A handler that has had its say sends the signal once more to end the
 		// process (faulthandler does): the fault is still the reason.
 		s = f
@@ -117,21 +181,36 @@ func (p *Process) kill(s sigInfo) {
 	p.end(Outcome{Kind: Killed, Signal: s.signo, Addr: s.addr, IP: s.ip, Fault: s.fault})
 }
 
-// deliver runs the handlers of pending signals that are not blocked.
+// deliver runs the handlers of the current thread's pending signals that are
+// not blocked.
 func (p *Process) deliver() {
-	for {
-		ready := p.sig.pending &^ p.thread.Mask
-		if ready == 0 || p.outcome != nil {
-			return
+	t := p.current
+	for p.outcome == nil {
+		n := p.deliverable(t)
+		if n == 0 {
+			break
 		}
-		n := syscall.Signal(bits.TrailingZeros64(ready) + 1)
-		p.sig.pending &^= bit(n)
-		a, s := p.sig.actions[n], p.sig.info[n]
+		s, a := p.takeSignal(t, n), p.sig.actions[n]
 		switch {
-		case a.Handler == sigIgn || a.Handler == sigDfl && ignoredByDefault(n):
+		case p.ignored(n):
 		case a.Handler == sigDfl || !p.enter(s, a):
 			p.kill(s)
 		}
+	}
+	p.leaveSuspension(t)
+}
+
+// suspend makes a thread wait with another mask.
+func (p *Process) suspend(t *thread, mask uint64) {
+	old := t.mask
+	t.suspended = &old
+	t.mask = mask &^ unblockable
+}
+
+// leaveSuspension ends what suspend began.
+func (p *Process) leaveSuspension(t *thread) {
+	if t.suspended != nil {
+		t.mask, t.suspended = *t.suspended, nil
 	}
 }
 
@@ -139,10 +218,14 @@ func (p *Process) deliver() {
 // does: return address, ucontext and siginfo on the stack.
 func (p *Process) enter(s sigInfo, a Action) bool {
 	p.dropAbandoned()
-	if len(p.sig.frames) >= maxFrames || a.Flags&saRestorer == 0 {
+	t := p.current
+	if len(t.frames) >= maxFrames || p.frames >= maxAllFrames || a.Flags&saRestorer == 0 {
 		return false
 	}
-	f := frame{mask: p.thread.Mask}
+	f := frame{mask: t.mask}
+	if t.suspended != nil {
+		f.mask, t.suspended = *t.suspended, nil
+	}
 	if p.cpu.Save(&f.context) != nil {
 		return false
 	}
@@ -150,8 +233,8 @@ func (p *Process) enter(s sigInfo, a Action) bool {
 	// 128 bytes below the stack pointer are the ABI's red zone.
 	sp := r.RSP - 128
 	onAlt := p.onAltStack(r.RSP)
-	if a.Flags&saOnStack != 0 && p.sig.alt.Flags&ssDisable == 0 && p.sig.alt.Size != 0 && !onAlt {
-		sp, onAlt = p.sig.alt.SP+p.sig.alt.Size, true
+	if a.Flags&saOnStack != 0 && t.alt.Flags&ssDisable == 0 && t.alt.Size != 0 && !onAlt {
+		sp, onAlt = t.alt.SP+t.alt.Size, true
 	}
 	const infoSize, ucontextSize = 128, 968
 	info := (sp - infoSize) &^ 15
@@ -162,10 +245,11 @@ func (p *Process) enter(s sigInfo, a Action) bool {
 		return false
 	}
 	f.sp, f.onAlt = ret, onAlt
-	p.sig.frames = append(p.sig.frames, f)
-	p.thread.Mask |= a.Mask
+	t.frames = append(t.frames, f)
+	p.frames++
+	t.mask |= a.Mask
 	if a.Flags&saNoDefer == 0 {
-		p.thread.Mask |= bit(s.signo)
+		t.mask |= bit(s.signo)
 	}
 	if a.Flags&saResethnd != 0 {
 		p.sig.actions[s.signo].Handler = sigDfl
@@ -179,18 +263,26 @@ func (p *Process) enter(s sigInfo, a Action) bool {
 // dropAbandoned forgets the newest frames that longjmp has left behind: the
 // stack they are on has been unwound past them.
 func (p *Process) dropAbandoned() {
-	sp := p.cpu.Regs().RSP
+	t, sp := p.current, p.cpu.Regs().RSP
 	onAlt := p.onAltStack(sp)
-	for n := len(p.sig.frames); n > 0; n-- {
-		if f := &p.sig.frames[n-1]; f.onAlt != onAlt || f.sp >= sp {
+	for n := len(t.frames); n > 0; n-- {
+		if f := &t.frames[n-1]; f.onAlt != onAlt || f.sp >= sp {
 			return
 		}
-		p.sig.frames = p.sig.frames[:n-1]
+		p.dropFrame()
 	}
 }
 
+// dropFrame forgets the current thread's newest frame.
+func (p *Process) dropFrame() {
+	t := p.current
+	t.frames = t.frames[:len(t.frames)-1]
+	p.frames--
+}
+
 func (p *Process) onAltStack(sp uint64) bool {
-	return sp > p.sig.alt.SP && sp <= p.sig.alt.SP+p.sig.alt.Size
+	alt := &p.current.alt
+	return sp > alt.SP && sp <= alt.SP+alt.Size
 }
 
 // encode gives a siginfo_t (include/uapi/asm-generic/siginfo.h).
@@ -227,14 +319,15 @@ func encodeUcontext(r *platform.Regs, mask uint64, s sigInfo) []byte {
 func sysRtSigreturn(p *Process, _ *args) uint64 {
 	r := p.cpu.Regs()
 	sp := r.RSP - 8 // the restorer popped the return address
-	for n := len(p.sig.frames); n > 0; n-- {
-		f := &p.sig.frames[n-1]
+	t := p.current
+	for len(t.frames) > 0 {
+		f := t.frames[len(t.frames)-1]
+		p.dropFrame()
 		if f.sp != sp {
 			continue
 		}
-		p.thread.Mask = f.mask
+		t.mask = f.mask
 		err := p.cpu.Restore(&f.context)
-		p.sig.frames = p.sig.frames[:n-1]
 		if err != nil {
 			p.kill(sigInfo{signo: syscall.SIGSEGV})
 		}
@@ -280,7 +373,7 @@ func sysRtSigprocmask(p *Process, a *args) uint64 {
 	if a[3] != 8 {
 		return fail(syscall.EINVAL)
 	}
-	old := p.thread.Mask
+	old := p.current.mask
 	if a[1] != 0 {
 		set, ok := p.u64(a[1])
 		if !ok {
@@ -289,11 +382,11 @@ func sysRtSigprocmask(p *Process, a *args) uint64 {
 		set &^= unblockable
 		switch a[0] {
 		case 0:
-			p.thread.Mask |= set
+			p.current.mask |= set
 		case 1:
-			p.thread.Mask &^= set
+			p.current.mask &^= set
 		case 2:
-			p.thread.Mask = set
+			p.current.mask = set
 		default:
 			return fail(syscall.EINVAL)
 		}
@@ -305,7 +398,7 @@ func sysRtSigprocmask(p *Process, a *args) uint64 {
 }
 
 func sysRtSigpending(p *Process, a *args) uint64 {
-	if a[1] != 8 || !p.putU64(a[0], p.sig.pending&p.thread.Mask) {
+	if a[1] != 8 || !p.putU64(a[0], (p.current.queue.pending|p.sig.queue.pending)&p.current.mask) {
 		return fail(syscall.EFAULT)
 	}
 	return 0
@@ -313,7 +406,7 @@ func sysRtSigpending(p *Process, a *args) uint64 {
 
 func sysSigaltstack(p *Process, a *args) uint64 {
 	le := binary.LittleEndian
-	old := p.sig.alt
+	old := p.current.alt
 	on := p.onAltStack(p.cpu.Regs().RSP)
 	if a[0] != 0 {
 		var b [24]byte
@@ -331,7 +424,7 @@ func sysSigaltstack(p *Process, a *args) uint64 {
 		case n.Size < minAltStack:
 			return fail(syscall.ENOMEM)
 		}
-		p.sig.alt = n
+		p.current.alt = n
 	}
 	if a[1] != 0 {
 		var b [24]byte
@@ -348,38 +441,4 @@ func sysSigaltstack(p *Process, a *args) uint64 {
 		}
 	}
 	return 0
-}
-
-// sendSignal answers kill, tkill and tgkill to the only process there is.
-func (p *Process) sendSignal(n uint64, code int32) uint64 {
-	switch {
-	case n == 0:
-		return 0
-	case n >= maxSignal:
-		return fail(syscall.EINVAL)
-	}
-	p.raise(sigInfo{signo: syscall.Signal(n), code: code})
-	return 0
-}
-
-func sysKill(p *Process, a *args) uint64 {
-	switch int32(a[0]) {
-	case processID, 0, -1, -processID:
-		return p.sendSignal(a[1], 0)
-	}
-	return fail(syscall.ESRCH)
-}
-
-func sysTkill(p *Process, a *args) uint64 {
-	if a[0] != p.thread.ID {
-		return fail(syscall.ESRCH)
-	}
-	return p.sendSignal(a[1], siTkill)
-}
-
-func sysTgkill(p *Process, a *args) uint64 {
-	if a[0] != processID || a[1] != p.thread.ID {
-		return fail(syscall.ESRCH)
-	}
-	return p.sendSignal(a[2], siTkill)
 }

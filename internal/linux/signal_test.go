@@ -59,8 +59,8 @@ func TestAHandlerIsEnteredWithAFrameAndSigreturnRestoresAll(t *testing.T) {
 	if rbx, rip := le.Uint64(uc[40+11*8:]), le.Uint64(uc[40+16*8:]); rbx != 0xB || rip != 0x401234 {
 		t.Errorf("ucontext has RBX %#x, RIP %#x", rbx, rip)
 	}
-	if g.p.thread.Mask != bit(syscall.SIGUSR1)|bit(syscall.SIGUSR2) {
-		t.Errorf("mask %#x in the handler", g.p.thread.Mask)
+	if g.p.current.mask != bit(syscall.SIGUSR1)|bit(syscall.SIGUSR2) {
+		t.Errorf("mask %#x in the handler", g.p.current.mask)
 	}
 	g.m.regs.RBX, g.m.regs.R12, g.m.xsave[3] = 0, 0, 0
 	// What the handler writes to its frame does not count.
@@ -69,7 +69,7 @@ func TestAHandlerIsEnteredWithAFrameAndSigreturnRestoresAll(t *testing.T) {
 	if r := g.m.regs; r.RBX != 0xB || r.R12 != 0x12 || r.RIP != 0x401234 || r.RSP != sp || r.RAX != 0 || g.m.xsave[3] != 77 {
 		t.Errorf("after the handler: %+v", r)
 	}
-	if g.p.thread.Mask != 0 || len(g.p.sig.frames) != 0 {
+	if g.p.current.mask != 0 || len(g.p.current.frames) != 0 {
 		t.Error("the mask or the frames are not what they were")
 	}
 }
@@ -111,8 +111,8 @@ func TestFramesLeftByLongjmpAreDropped(t *testing.T) {
 	g.kill(syscall.SIGUSR1)
 	g.m.regs.RSP = outer // the inner handler jumps out
 	g.sigreturn()
-	if g.m.regs.RBX != 1 || len(g.p.sig.frames) != 0 {
-		t.Errorf("RBX %d, %d frames", g.m.regs.RBX, len(g.p.sig.frames))
+	if g.m.regs.RBX != 1 || len(g.p.current.frames) != 0 {
+		t.Errorf("RBX %d, %d frames", g.m.regs.RBX, len(g.p.current.frames))
 	}
 }
 
@@ -172,7 +172,7 @@ func TestAHandlerThatCannotBeEnteredEndsTheProcess(t *testing.T) {
 		"no stack":        func(g *guest) { g.m.regs.RSP = g.l.Stack.Lo },
 		"stack in text":   func(g *guest) { g.m.regs.RSP = g.l.Exe.Lo + page },
 		"stack at zero":   func(g *guest) { g.m.regs.RSP = 0 },
-		"alternate stack": func(g *guest) { g.p.sig.alt = AltStack{SP: ^uint64(0) - 100, Size: 1 << 20} },
+		"alternate stack": func(g *guest) { g.p.current.alt = AltStack{SP: ^uint64(0) - 100, Size: 1 << 20} },
 		"no restorer":     func(g *guest) { g.p.sig.actions[syscall.SIGUSR1].Flags = saOnStack },
 		"failing machine": func(g *guest) {
 			g.m.script = nil

@@ -126,6 +126,61 @@ func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
 	return done(0)
 }
 
+// read reads, waiting for what there is to wait for.
+func (p *Process) read(f *description, iov []iovec, off int64) uint64 {
+	return p.retry(f, func() uint64 { return p.readInto(f, iov, off) })
+}
+
+// write writes. What has no place in a tree takes all of it or blocks, unless
+// it was opened without blocking.
+func (p *Process) write(f *description, iov []iovec, off int64) uint64 {
+	total := uint64(0)
+	attempt := func() (uint64, bool) {
+		for {
+			ret := p.writeFrom(f, iov, off)
+			if errnoOf(ret) != 0 {
+				if total > 0 && ret != tryAgain {
+					ret = total
+				}
+				return ret, ret != tryAgain
+			}
+			total += ret
+			if iov = skip(iov, ret); len(iov) == 0 || ret == 0 || f.inode() != nil || p.stopping() {
+				return total, true
+			}
+		}
+	}
+	ret, done := attempt()
+	switch {
+	case done:
+		return ret
+	case f.flags&syscall.O_NONBLOCK == 0:
+		return p.block(wait{file: f, restart: true, try: attempt, signalled: func() uint64 {
+			if total > 0 {
+				return total
+			}
+			return interruptedCall
+		}})
+	case total > 0:
+		return total
+	}
+	return tryAgain
+}
+
+// skip gives what is left of iov after n bytes.
+func skip(iov []iovec, n uint64) []iovec {
+	for len(iov) > 0 && n >= iov[0].n {
+		n -= iov[0].n
+		iov = iov[1:]
+	}
+	if n > 0 {
+		rest := append([]iovec(nil), iov...)
+		rest[0] = iovec{rest[0].addr + n, rest[0].n - n}
+		return rest
+	}
+	return iov
+}
+
 func oneIOV(addr, n uint64) []iovec { return []iovec{{addr, min(n, maxCount)}} }
 
 func sysRead(p *Process, a *args) uint64 {
@@ -133,7 +188,7 @@ func sysRead(p *Process, a *args) uint64 {
 	if f == nil {
 		return fail(syscall.EBADF)
 	}
-	return p.readInto(f, oneIOV(a[1], a[2]), -1)
+	return p.read(f, oneIOV(a[1], a[2]), -1)
 }
 
 func sysPread64(p *Process, a *args) uint64 {
@@ -141,7 +196,7 @@ func sysPread64(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.readInto(f, oneIOV(a[1], a[2]), int64(a[3]))
+	return p.read(f, oneIOV(a[1], a[2]), int64(a[3]))
 }
 
 func sysReadv(p *Process, a *args) uint64 {
@@ -153,7 +208,7 @@ func sysReadv(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.readInto(f, iov, -1)
+	return p.read(f, iov, -1)
 }
 
 // sysPreadv answers preadv and preadv2; on the driver's reserved descriptors
@@ -170,7 +225,7 @@ func sysPreadv(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.readInto(f, iov, int64(a[3]))
+	return p.read(f, iov, int64(a[3]))
 }
 
 func sysWrite(p *Process, a *args) uint64 {
@@ -181,7 +236,7 @@ func sysWrite(p *Process, a *args) uint64 {
 	if f == nil {
 		return fail(syscall.EBADF)
 	}
-	return p.writeFrom(f, oneIOV(a[1], a[2]), -1)
+	return p.write(f, oneIOV(a[1], a[2]), -1)
 }
 
 func sysPwrite64(p *Process, a *args) uint64 {
@@ -189,7 +244,7 @@ func sysPwrite64(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.writeFrom(f, oneIOV(a[1], a[2]), int64(a[3]))
+	return p.write(f, oneIOV(a[1], a[2]), int64(a[3]))
 }
 
 func sysWritev(p *Process, a *args) uint64 {
@@ -201,7 +256,7 @@ func sysWritev(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.writeFrom(f, iov, -1)
+	return p.write(f, iov, -1)
 }
 
 func sysPwritev(p *Process, a *args) uint64 {
@@ -213,7 +268,7 @@ func sysPwritev(p *Process, a *args) uint64 {
 	if e != 0 {
 		return fail(e)
 	}
-	return p.writeFrom(f, iov, int64(a[3]))
+	return p.write(f, iov, int64(a[3]))
 }
 
 // positioned gives the description for a call with an explicit offset.
@@ -371,6 +426,10 @@ func sysSendfile(p *Process, a *args) uint64 {
 	if out == nil || in == nil {
 		return fail(syscall.EBADF)
 	}
+	return p.retry(out, func() uint64 { return p.sendfile(out, in, a) })
+}
+
+func (p *Process) sendfile(out, in *description, a *args) uint64 {
 	if !in.canRead() || !out.canWrite() {
 		return fail(syscall.EBADF)
 	}

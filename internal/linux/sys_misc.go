@@ -100,20 +100,16 @@ func sysArchPrctl(p *Process, a *args) uint64 {
 		}
 		return 0
 	case archGetFS:
-		if p.cpu.Save(&p.thread.Context) != nil {
+		c := &p.current.context
+		if p.cpu.Save(c) != nil {
 			return fail(syscall.EIO)
 		}
-		if !p.putU64(a[1], p.thread.Context.FSBase) {
+		if !p.putU64(a[1], c.FSBase) {
 			return fail(syscall.EFAULT)
 		}
 		return 0
 	}
 	return fail(syscall.EINVAL)
-}
-
-func sysSetTidAddress(p *Process, a *args) uint64 {
-	p.thread.ClearTID = a[0]
-	return p.thread.ID
 }
 
 const (
@@ -132,9 +128,20 @@ const (
 func sysPrctl(p *Process, a *args) uint64 {
 	switch a[0] {
 	case prSetName:
+		name, e := p.cstring(a[1], len(p.current.name))
+		if e == syscall.EFAULT {
+			return fail(e)
+		}
+		if e != 0 { // longer names are cut
+			var b [len(p.current.name)]byte
+			p.cpu.CopyIn(b[:], a[1])
+			name = string(b[:])
+		}
+		p.current.name = [16]byte{}
+		copy(p.current.name[:len(p.current.name)-1], name)
 		return 0
 	case prGetName:
-		return p.putBytes(a[1], append([]byte("python3"), make([]byte, 9)...))
+		return p.putBytes(a[1], p.current.name[:])
 	}
 	return fail(syscall.EINVAL)
 }
@@ -210,59 +217,6 @@ func sysGetresuid(p *Process, a *args) uint64 {
 		}
 	}
 	return 0
-}
-
-// Futex operations (include/uapi/linux/futex.h).
-const (
-	futexWait       = 0
-	futexWake       = 1
-	futexWaitBitset = 9
-	futexWakeBitset = 10
-	futexCmdMask    = 0x7f
-	futexRealtime   = 256
-)
-
-// sysFutex answers for a process with one thread: nobody else can wake a
-// waiter, so a wait ends by its time limit or by a signal.
-func sysFutex(p *Process, a *args) uint64 {
-	op := a[1] & futexCmdMask
-	switch op {
-	case futexWake, futexWakeBitset:
-		return 0
-	case futexWait, futexWaitBitset:
-	default:
-		return fail(syscall.ENOSYS)
-	}
-	var b [4]byte
-	if a[0]%4 != 0 {
-		return fail(syscall.EINVAL)
-	}
-	if !p.cpu.CopyIn(b[:], a[0]) {
-		return fail(syscall.EFAULT)
-	}
-	if binary.LittleEndian.Uint32(b[:]) != uint32(a[2]) {
-		return fail(syscall.EAGAIN)
-	}
-	wait := uint64(maxSleep)
-	if a[3] != 0 {
-		ns, e := p.duration(a[3])
-		if e != 0 {
-			return fail(e)
-		}
-		wait = ns
-		if op == futexWaitBitset { // an absolute time
-			clock := uint64(clockMonotonic)
-			if a[1]&futexRealtime != 0 {
-				clock = clockRealtime
-			}
-			now, _ := p.readClock(clock)
-			wait = ns - min(ns, now)
-		}
-	}
-	if p.pause(wait) != 0 {
-		return fail(syscall.EINTR)
-	}
-	return fail(syscall.ETIMEDOUT)
 }
 
 // u64 copies one word.

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"math"
 	"syscall"
-	"time"
 )
 
 // Clock identifiers (include/uapi/linux/time.h).
@@ -22,6 +21,15 @@ const (
 	maxSleep = math.MaxInt64
 )
 
+// The parts of a CPU clock's number, which is negative: the complement of a
+// process's or thread's ID, and what of it counts (Linux,
+// include/linux/posix-timers_types.h).
+const (
+	cpuClockThread = 4
+	cpuClockWhich  = 3
+	cpuClockSched  = 2
+)
+
 // readClock gives a clock in nanoseconds. CPU time is the time that passed
 // since the process started less the time it slept: the guest has one CPU of
 // its own.
@@ -32,10 +40,27 @@ func (p *Process) readClock(id uint64) (uint64, bool) {
 		return real, true
 	case clockMonotonic, clockMonotonicRaw, clockMonoCoarse, clockBoottime:
 		return mono, true
-	case clockProcessCPU, clockThreadCPU:
+	case clockProcessCPU:
 		return mono - min(mono, p.slept), true
+	case clockThreadCPU:
+		return p.usedBy(p.current, mono), true
 	}
-	return 0, false
+	n := int32(id)
+	if n >= 0 || n&cpuClockWhich > cpuClockSched {
+		return 0, false
+	}
+	owner := uint64(uint32(^(n >> 3)))
+	if n&cpuClockThread == 0 {
+		return mono - min(mono, p.slept), owner == 0 || owner == processID
+	}
+	t := p.current
+	if owner != 0 {
+		t = p.find(owner)
+	}
+	if t == nil {
+		return 0, false
+	}
+	return p.usedBy(t, mono), true
 }
 
 func timespec(ns uint64) []byte {
@@ -100,19 +125,6 @@ func sysTime(p *Process, a *args) uint64 {
 	return real / 1e9
 }
 
-// pause sleeps for ns nanoseconds and reports what is left when a signal cut
-// it short.
-func (p *Process) pause(ns uint64) (left uint64) {
-	before, _ := p.cpu.Clock()
-	done := p.sleep(time.Duration(min(ns, maxSleep)))
-	after, _ := p.cpu.Clock()
-	p.slept += after - before
-	if done {
-		return 0
-	}
-	return max(ns-min(ns, after-before), 1)
-}
-
 func sysNanosleep(p *Process, a *args) uint64 {
 	ns, e := p.duration(a[0])
 	if e != 0 {
@@ -121,15 +133,16 @@ func sysNanosleep(p *Process, a *args) uint64 {
 	return p.nanosleep(ns, a[1])
 }
 
+// nanosleep waits until its time is over; what a signal leaves of it is told.
 func (p *Process) nanosleep(ns, rem uint64) uint64 {
-	left := p.pause(ns)
-	if left == 0 {
-		return 0
-	}
-	if rem != 0 && !p.cpu.CopyOut(rem, timespec(left)) {
-		return fail(syscall.EFAULT)
-	}
-	return fail(syscall.EINTR)
+	until := p.after(ns)
+	return p.block(wait{deadline: until, signalled: func() uint64 {
+		left := until - min(until, p.now())
+		if rem != 0 && !p.cpu.CopyOut(rem, timespec(left)) {
+			return fail(syscall.EFAULT)
+		}
+		return interruptedCall
+	}})
 }
 
 func sysClockNanosleep(p *Process, a *args) uint64 {
@@ -145,121 +158,4 @@ func sysClockNanosleep(p *Process, a *args) uint64 {
 		return p.nanosleep(ns, a[3])
 	}
 	return p.nanosleep(ns-min(ns, now), 0)
-}
-
-// pollFD is struct pollfd.
-const pollFDSize = 8
-
-const (
-	pollIn   = 0x1
-	pollOut  = 0x4
-	pollNval = 0x20
-)
-
-// pollNow answers poll for files, which are always ready; a descriptor that is
-// not open says so.
-func (p *Process) pollNow(addr, n uint64) (uint64, syscall.Errno) {
-	if n > maxDescriptors {
-		return 0, syscall.EINVAL
-	}
-	b := make([]byte, n*pollFDSize)
-	if !p.cpu.CopyIn(b, addr) {
-		return 0, syscall.EFAULT
-	}
-	ready := uint64(0)
-	for ; len(b) > 0; b = b[pollFDSize:] {
-		fd := int32(binary.LittleEndian.Uint32(b))
-		want := binary.LittleEndian.Uint16(b[4:])
-		got := uint16(0)
-		switch {
-		case fd < 0:
-		case p.fds.get(uint64(fd)) == nil:
-			got = pollNval
-		default:
-			got = want & (pollIn | pollOut)
-		}
-		if !p.cpu.CopyOut(addr+6, binary.LittleEndian.AppendUint16(nil, got)) {
-			return 0, syscall.EFAULT
-		}
-		if got != 0 {
-			ready++
-		}
-		addr += pollFDSize
-	}
-	return ready, 0
-}
-
-func sysPoll(p *Process, a *args) uint64 {
-	wait := uint64(maxSleep)
-	if ms := int32(a[2]); ms >= 0 {
-		wait = uint64(ms) * 1e6
-	}
-	return p.poll(a[0], a[1], wait)
-}
-
-func sysPpoll(p *Process, a *args) uint64 {
-	wait := uint64(maxSleep)
-	if a[2] != 0 {
-		var e syscall.Errno
-		if wait, e = p.duration(a[2]); e != 0 {
-			return fail(e)
-		}
-	}
-	return p.poll(a[0], a[1], wait)
-}
-
-func (p *Process) poll(addr, n, wait uint64) uint64 {
-	ready, e := p.pollNow(addr, n)
-	if e != 0 {
-		return fail(e)
-	}
-	if ready > 0 || wait == 0 {
-		return ready
-	}
-	if p.pause(wait) != 0 {
-		return fail(syscall.EINTR)
-	}
-	return 0
-}
-
-// sysPselect6 is what select of glibc 2.34 and newer calls.
-func sysPselect6(p *Process, a *args) uint64 {
-	if a[0] != 0 {
-		return fail(syscall.ENOSYS)
-	}
-	wait := uint64(maxSleep)
-	if a[4] != 0 {
-		var e syscall.Errno
-		if wait, e = p.duration(a[4]); e != 0 {
-			return fail(e)
-		}
-	}
-	if p.pause(wait) != 0 {
-		return fail(syscall.EINTR)
-	}
-	return 0
-}
-
-// sysSelect sleeps, which is what time.sleep of CPython 3.10 and older asks
-// of it; waiting for descriptors is not offered.
-func sysSelect(p *Process, a *args) uint64 {
-	if a[0] != 0 {
-		return fail(syscall.ENOSYS)
-	}
-	wait := uint64(maxSleep)
-	if a[4] != 0 {
-		var b [16]byte
-		if !p.cpu.CopyIn(b[:], a[4]) {
-			return fail(syscall.EFAULT)
-		}
-		sec, usec := binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])
-		if sec > maxSleep/1_000_000_000-2 || usec >= 1e6 {
-			return fail(syscall.EINVAL)
-		}
-		wait = sec*1e9 + usec*1e3
-	}
-	if p.pause(wait) != 0 {
-		return fail(syscall.EINTR)
-	}
-	return 0
 }

@@ -15,6 +15,14 @@ const maxCall = 480
 // fail is how Linux returns an error.
 func fail(e syscall.Errno) uint64 { return uint64(-int64(e)) }
 
+// errnoOf gives the error that a return value stands for, or zero.
+func errnoOf(v uint64) syscall.Errno {
+	if n := -int64(v); n > 0 && n < 4096 {
+		return syscall.Errno(n)
+	}
+	return 0
+}
+
 // result turns an errno into a return value.
 func result(e syscall.Errno) uint64 {
 	if e != 0 {
@@ -25,7 +33,7 @@ func result(e syscall.Errno) uint64 {
 
 // syscall answers the system call the guest is stopped at.
 func (p *Process) syscall() {
-	r := p.cpu.Regs()
+	r, t := p.cpu.Regs(), p.current
 	nr := r.RAX
 	ret := fail(syscall.ENOSYS)
 	if nr < maxCall {
@@ -34,6 +42,10 @@ func (p *Process) syscall() {
 			a := args{r.RDI, r.RSI, r.RDX, r.R10, r.R8, r.R9}
 			ret = h(p, &a)
 		}
+	}
+	if t.waiting {
+		t.call = nr
+		return
 	}
 	r.RAX = ret
 }
@@ -45,22 +57,20 @@ func (p *Process) syscall() {
 //     CPython raise OSError "Function not implemented".
 //   - socket: EPERM, because the network is refused by policy rather than
 //     unknown.
-//   - clone with thread flags: EAGAIN, from which CPython makes RuntimeError
-//     "can't start new thread".
 var handlers = [maxCall]handler{
 	0: sysRead, 1: sysWrite, 2: sysOpen, 3: sysClose,
 	4: sysStat, 5: sysFstat, 6: sysLstat, 7: sysPoll,
 	8: sysLseek, 9: sysMmap, 10: sysMprotect, 11: sysMunmap,
 	12: sysBrk, 13: sysRtSigaction, 14: sysRtSigprocmask, 15: sysRtSigreturn,
 	16: sysIoctl, 17: sysPread64, 18: sysPwrite64, 19: sysReadv,
-	20: sysWritev, 21: sysAccess, 23: sysSelect, 24: answer(0), // sched_yield
+	20: sysWritev, 21: sysAccess, 23: sysSelect, 24: sysSchedYield,
 	25: sysMremap, 26: sysMsync, 28: sysMadvise,
-	32: sysDup, 33: sysDup2, 35: sysNanosleep,
+	32: sysDup, 33: sysDup2, 34: sysPause, 35: sysNanosleep,
+	36: sysGetitimer, 37: sysAlarm, 38: sysSetitimer,
 	39: answer(processID), // getpid
 	40: sysSendfile,
-	41: refuse(syscall.EPERM),  // socket
-	56: refuse(syscall.EAGAIN), // clone
-	60: sysExitGroup,           // exit of the only thread
+	41: refuse(syscall.EPERM), // socket
+	56: sysClone, 60: sysExit,
 	61: refuse(syscall.ECHILD), // wait4
 	62: sysKill, 63: sysUname,
 	72: sysFcntl, 73: answer(0), // flock
@@ -81,12 +91,12 @@ var handlers = [maxCall]handler{
 	115: answer(0),             // getgroups: none
 	118: sysGetresuid, 120: sysGetresuid,
 	121: answer(processID), 124: answer(processID), // getpgid, getsid
-	127: sysRtSigpending, 131: sysSigaltstack,
+	127: sysRtSigpending, 128: sysRtSigtimedwait, 130: sysRtSigsuspend, 131: sysSigaltstack,
 	133: sysMknod, 137: sysStatfs, 138: sysFstatfs,
 	157: sysPrctl, 158: sysArchPrctl, 160: sysSetrlimit,
 	161: refuse(syscall.EPERM), // chroot
 	162: answer(0),             // sync
-	186: answer(processID),     // gettid
+	186: sysGettid,
 	// setxattr and its kin: shutil goes on without extended attributes.
 	188: refuse(syscall.EOPNOTSUPP),
 	189: refuse(syscall.EOPNOTSUPP),
@@ -114,5 +124,5 @@ var handlers = [maxCall]handler{
 	292: sysDup3, 295: sysPreadv, 296: sysPwritev,
 	302: sysPrlimit64, 309: sysGetcpu, 316: sysRenameat2, 318: sysGetrandom,
 	327: sysPreadv, 328: sysPwritev, 332: sysStatx,
-	436: sysCloseRange, 439: sysFaccessat2,
+	435: sysClone3, 436: sysCloseRange, 439: sysFaccessat2,
 }

@@ -75,8 +75,43 @@ func (m *Machine) Load(addr uint64, src []byte) bool {
 // Zero implements platform.Memory.
 func (m *Machine) Zero(addr, n uint64) bool {
 	b, ok := m.at(addr, n, platform.Write)
-	clear(b)
+	if n < sparseSize || m.backing == nil || !m.p.pagemapScan {
+		clear(b)
+		return ok
+	}
+	for lo, hi := addr, addr+n; ok && lo < hi; {
+		end, data := m.backing.Split(lo, hi)
+		if data != nil || !m.clearSparse(lo, end) {
+			clear(m.mem[lo:end])
+		}
+		lo = end
+	}
 	return ok
+}
+
+// sparseSize is the length from which it pays to ask which pages of a range
+// hold anything: a stack of 8 MiB of which a few pages were used is cleared in
+// microseconds, where writing to all of it makes 2,048 pages.
+const sparseSize = 256 << 10
+
+// clearSparse clears what was ever written to of a range outside the backing.
+// It reports false when the range is not page aligned or cannot be scanned.
+func (m *Machine) clearSparse(lo, hi uint64) bool {
+	if lo%platform.PageSize != 0 || hi%platform.PageSize != 0 {
+		return false
+	}
+	base := address(m.mem)
+	for at := base + lo; at < base+hi; {
+		n, next, err := m.p.pagemap.scan(at, base+hi, &m.found)
+		if err != nil {
+			return false
+		}
+		for _, r := range m.found[:n] {
+			clear(m.mem[r.Start-base : r.End-base])
+		}
+		at = next
+	}
+	return true
 }
 
 // Move implements platform.Memory.
