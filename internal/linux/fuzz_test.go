@@ -33,6 +33,7 @@ func (f *fuzzer) next() byte {
 var fuzzValues = []uint64{
 	0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 100, 0x22, 0x32, 0x802, 0x1000, 0x1001, 0x2000, 0x10000, 0x100000, 0x100032, 0x400000,
 	0x241, 0x402, 0x80000, 0x200000, 0x410002, 1 << 20, 1<<20 + 1, 1<<20 + 2, 1<<20 + 3, 1<<20 + 4, 8 << 20, 1 << 31, 1<<31 - 1, 1 << 32,
+	cloneShared, cloneShared | cloneChildClear | cloneSetTLS, futexWait | 128, futexWakeOp, futexCmpRequeue,
 	1 << 40, 1<<46 + 1, 1 << 62, 1<<63 - 1, 1 << 63, ^uint64(0), ^uint64(0) - 7, ^uint64(0) &^ 0xfff, cwdFD, 1<<30 - 1, 1e9,
 }
 
@@ -129,6 +130,11 @@ func (g *guest) checkInvariants(t *testing.T) {
 			refs[d.file]++
 		}
 	}
+	for _, th := range g.p.threads {
+		if f := th.wait.file; th.waiting && f != nil {
+			refs[f]++
+		}
+	}
 	for d, n := range refs {
 		listed += len(d.entries)
 		if d.refs != n || d.pos < 0 {
@@ -148,8 +154,14 @@ func (g *guest) checkInvariants(t *testing.T) {
 	if g.p.frames > maxAllFrames || cap(g.p.scratch) > maxBuffer || len(g.p.mailbox.value) > g.p.mailbox.maxValue {
 		t.Fatal("the host holds more than it should")
 	}
-	if g.p.current.mask&unblockable != 0 {
-		t.Fatalf("mask %#x", g.p.current.mask)
+	frames := 0
+	for _, th := range g.p.threads {
+		if frames += len(th.frames); th.mask&unblockable != 0 {
+			t.Fatalf("thread %d has mask %#x", th.id, th.mask)
+		}
+	}
+	if frames != g.p.frames || len(g.p.threads) > maxThreads || len(g.p.threads) == 0 {
+		t.Fatalf("%d threads with %d frames, counted as %d", len(g.p.threads), frames, g.p.frames)
 	}
 	g.checkText(t)
 }
@@ -218,6 +230,9 @@ func FuzzSyscall(f *testing.F) {
 		fuzzCall(unix.SYS_PREADV, v, 27, w, 45, 0, 2), fuzzCall(unix.SYS_WRITE, 0, 1, w, 44, 0, 0),
 		fuzzCall(unix.SYS_OPEN, w, 36), fuzzCall(unix.SYS_GETDENTS64, 0, 3, w, 44, v, 14),
 		fuzzCall(unix.SYS_PREADV, v, 26, w, 45, 0, 2)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_CLONE, v, 46, w, 6), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 0, 0, 0),
+		fuzzCall(unix.SYS_SCHED_YIELD), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 1, 0, 9), fuzzCall(unix.SYS_EXIT)))
 	l, base := testLayout(f)
 	m := newFakeMachine(l.Size(testMemory), l.Spans())
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -239,6 +254,12 @@ func FuzzSyscall(f *testing.F) {
 			}
 		}
 		g.p.mailbox.maxValue = 1000
+		g.p.doze = func(at, _ uint64) bool {
+			if at == never {
+				g.p.Stop()
+			}
+			return at != never
+		}
 		// Interrupts that end sleeps are ignored unless the guest has a handler.
 		g.p.sig.actions[syscall.SIGINT].Handler = sigIgn
 		fz := newFuzzer(g, data)

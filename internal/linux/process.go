@@ -67,6 +67,8 @@ type Process struct {
 	deadlocked func()
 
 	scheduler
+	// doze is sleepUntilWoken, but for tests in which time is to fly.
+	doze  func(at, ns uint64) bool
 	mem   memory
 	fds   descriptors
 	sig   signals
@@ -91,6 +93,7 @@ func New(c Config) *Process {
 		umask: 0o022,
 	}
 	p.scheduler.reset(&thread{id: processID})
+	p.doze = p.sleepUntilWoken
 	p.ctl.init()
 	p.fds.init()
 	p.cwd = p.fs.Root()

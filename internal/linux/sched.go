@@ -197,24 +197,34 @@ func (p *Process) idle(now uint64) uint64 {
 	for _, t := range p.threads {
 		at = min(at, t.wait.deadline)
 	}
-	var expired <-chan time.Time
-	if at != never {
-		timer := time.NewTimer(time.Duration(min(at-min(at, now), maxSleep)))
-		defer timer.Stop()
-		expired = timer.C
-	} else if p.deadlocked != nil {
+	if at == never && p.deadlocked != nil {
 		p.deadlocked()
 	}
 	reached := now
-	select {
-	case <-expired:
+	if p.doze(at, at-min(at, now)) {
 		// Whatever the guest's clock says: the two may differ by a little.
 		reached = at
-	case <-p.ctl.wake:
 	}
 	after := p.now()
 	p.slept += after - min(after, now)
 	return max(after, reached)
+}
+
+// sleepUntilWoken sleeps for ns nanoseconds, or without a limit when at is
+// never. It reports whether the time was slept to its end.
+func (p *Process) sleepUntilWoken(at, ns uint64) bool {
+	var expired <-chan time.Time
+	if at != never {
+		timer := time.NewTimer(time.Duration(min(ns, maxSleep)))
+		defer timer.Stop()
+		expired = timer.C
+	}
+	select {
+	case <-expired:
+		return true
+	case <-p.ctl.wake:
+		return false
+	}
 }
 
 // arm sets the tick for what other threads wait for.
