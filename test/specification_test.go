@@ -10,7 +10,10 @@ import (
 	"testing"
 )
 
-// Every test and script that SPECIFICATION.md and RATIONALE.md name is there.
+// documents are those that name tests and scripts.
+var documents = []string{"SPECIFICATION.md", "RATIONALE.md", "docs/restore-contract.md"}
+
+// Every test, subtest and script that the documents name is there.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
 	var sources bytes.Buffer
 	err := filepath.WalkDir("..", func(p string, _ fs.DirEntry, err error) error {
@@ -24,14 +27,18 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, doc := range []string{"SPECIFICATION.md", "RATIONALE.md"} {
+	for _, doc := range documents {
 		b, err := os.ReadFile(filepath.Join("..", doc))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)`").FindAllSubmatch(b, -1) {
+		for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllSubmatch(b, -1) {
 			if !bytes.Contains(sources.Bytes(), append([]byte("func "), append(m[1], '(')...)) {
 				t.Errorf("%s names %s, which does not exist", doc, m[1])
+			}
+			// The name of a subtest is a string of the source.
+			if len(m[2]) > 0 && !bytes.Contains(sources.Bytes(), append([]byte{'"'}, append(m[2], '"')...)) {
+				t.Errorf("%s names %s, which does not exist", doc, m[0])
 			}
 		}
 		for _, m := range regexp.MustCompile("`(test/script/[a-z_]+\\.txtar)`").FindAllSubmatch(b, -1) {

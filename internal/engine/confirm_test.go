@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"os"
 	"path"
 	"path/filepath"
 	"testing"
@@ -15,14 +16,12 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
-// A driver that does not reseed, as damage or a hostile image could have it,
-// never gets a program's output out.
-func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
-	p, err := kvmvm.New()
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+// imageFile captures the machine's Python, unless a ready image is named.
+func imageFile(t *testing.T) string {
+	t.Helper()
+	if file := os.Getenv("MAF_SANDBOX_TEST_IMAGE"); file != "" {
+		return file
 	}
-	t.Cleanup(func() { _ = p.Close() })
 	store, err := image.OpenStore(filepath.Join(t.TempDir(), "images"))
 	if err != nil {
 		t.Fatal(err)
@@ -34,7 +33,18 @@ func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	im, err := image.Open(file)
+	return file
+}
+
+// A driver that does not reseed, as damage or a hostile image could have it,
+// never gets a program's output out.
+func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
+	p, err := kvmvm.New()
+	if err != nil {
+		t.Skipf("needs a usable /dev/kvm: %v", err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	im, err := image.Open(imageFile(t))
 	if err != nil {
 		t.Fatal(err)
 	}

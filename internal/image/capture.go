@@ -24,6 +24,9 @@ type Options struct {
 	// Venv is the folder of a virtual environment, or of an installation
 	// whose own packages are to be captured.
 	Venv string
+	// Tests keeps CPython's own test package, which is left out otherwise: its
+	// tests judge the sandbox (test/cpython).
+	Tests bool
 	// Log, when set, receives progress in lines for people.
 	Log func(line string)
 }
@@ -80,6 +83,11 @@ type capture struct {
 	// stdlib and packages are folders on the host, without links.
 	stdlib   string
 	packages []string
+	// skipStdlib says what of the standard library is left out.
+	skipStdlib func(rel string, dir bool) bool
+	// tests says that CPython's own tests are captured, as they are: a path in
+	// them is data, not this host's.
+	tests bool
 }
 
 // newCapture walks the folders and plans the files in them.
@@ -96,7 +104,11 @@ func newCapture(py *python, o Options) (*capture, error) {
 			Executable:   fmt.Sprintf("/usr/bin/python%d.%d", py.Major, py.Minor),
 			SitePackages: []string{}, Packages: []Package{},
 		},
-		scrub: scrubberFor(py, prefix),
+		scrub:      scrubberFor(py, prefix),
+		skipStdlib: skipStdlib,
+	}
+	if o.Tests {
+		c.skipStdlib, c.tests = skipStdlibButTests, true
 	}
 	c.libs = &resolver{plan: c.plan, loader: py.elf.interp, byName: make(map[string]string), folders: make(map[string]bool)}
 	if prefix != "/usr" && prefix != "/" {
@@ -171,7 +183,7 @@ func (c *capture) planStdlib(prefix string) error {
 		if c.stdlib == "" {
 			c.stdlib, c.manifest.StdLib = real, guest
 		}
-		if err := c.plan.walk(tree{real, guest}, skipStdlib); err != nil {
+		if err := c.plan.walk(tree{real, guest}, c.skipStdlib); err != nil {
 			return err
 		}
 	}
@@ -289,7 +301,9 @@ func (c *capture) copyFile(w *writer, it *item, comp *compiler) error {
 	if err != nil {
 		return err
 	}
-	data = c.scrub.scrub(data, it.elf != nil)
+	if !c.tests || !within(it.guest, path.Join(c.manifest.StdLib, "test")) {
+		data = c.scrub.scrub(data, it.elf != nil)
+	}
 	if loadable {
 		return w.object(it.guest, data, it.elf)
 	}

@@ -37,6 +37,20 @@ func hasSuffix(name string, suffixes ...string) bool {
 	return false
 }
 
+// skipStdlibButTests is skipStdlib for a capture that keeps CPython's own tests:
+// the package test, with all its data, and the extension modules it uses.
+func skipStdlibButTests(rel string, dir bool) bool {
+	base := path.Base(rel)
+	if rel == "test" || strings.HasPrefix(rel, "test/") {
+		return dir && base == "__pycache__"
+	}
+	module, _, _ := strings.Cut(base, ".")
+	if hasSuffix(base, ".so") && (strings.Contains(module, "test") || strings.HasPrefix(module, "xx")) {
+		return false
+	}
+	return skipStdlib(rel, dir)
+}
+
 // skipStdlib says what of the standard library is left out.
 func skipStdlib(rel string, dir bool) bool {
 	base := path.Base(rel)

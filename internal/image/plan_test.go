@@ -148,6 +148,17 @@ func TestWhatASandboxCannotUseIsLeftOut(t *testing.T) {
 			t.Errorf("standard library: %s left out: %v", tt.rel, got)
 		}
 	}
+	withTests := []test{
+		{"test", true, false}, {"test/test_json", true, false}, {"test/data/x.pyc", false, false}, {"test/x.h", false, false},
+		{"test/__pycache__", true, true}, {"testing.py", false, false}, {"lib-dynload/_testcapi.so", false, false},
+		{"lib-dynload/_ctypes_test.so", false, false}, {"lib-dynload/_tkinter.so", false, true}, {"idlelib", true, true},
+		{"ctypes/test", true, true}, {"x.a", false, true},
+	}
+	for _, tt := range withTests {
+		if got := skipStdlibButTests(tt.rel, tt.dir); got != tt.skip {
+			t.Errorf("standard library with tests: %s left out: %v", tt.rel, got)
+		}
+	}
 	for _, tt := range packages {
 		if got := skipPackages(tt.rel, tt.dir); got != tt.skip {
 			t.Errorf("packages: %s left out: %v", tt.rel, got)

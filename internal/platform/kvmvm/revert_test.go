@@ -64,20 +64,11 @@ func clone(t *testing.T, p *Platform, b *platform.Backing, c *platform.Context) 
 // checkMemory compares all of guest memory with the template.
 func checkMemory(t *testing.T, m *Machine, b *platform.Backing) {
 	t.Helper()
-	zero := make([]byte, largePage)
-	for lo := uint64(0); lo < memSize; {
-		hi, want := b.Split(lo, min(memSize, lo+largePage))
-		if want == nil {
-			want = zero[:hi-lo]
-		}
-		if !bytes.Equal(m.mem[lo:hi], want) {
-			for a := lo; a < hi; a += platform.PageSize {
-				if !bytes.Equal(m.mem[a:a+platform.PageSize], want[a-lo:a-lo+platform.PageSize]) {
-					t.Fatalf("page %#x differs from the template", a)
-				}
-			}
-		}
-		lo = hi
+	if m.backing != b {
+		t.Fatal("the machine has another template")
+	}
+	if at, ok := m.differs(0, memSize); ok {
+		t.Fatalf("page %#x differs from the template", at)
 	}
 }
 
@@ -131,8 +122,8 @@ func TestRevertRestoresMemoryByteForByte(t *testing.T) {
 					t.Errorf("round %d: %d pages were found changed, %d were", round, pages, tt.pages)
 				}
 				checkMemory(t, m, b)
-				if diff := cmp.Diff(c.Regs, *m.Regs()); diff != "" {
-					t.Errorf("round %d: registers: %s", round, diff)
+				if err := m.Verify(c); err != nil {
+					t.Errorf("round %d: %v", round, err)
 				}
 			}
 		})
