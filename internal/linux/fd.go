@@ -192,6 +192,7 @@ const (
 func (f treeFile) read(p *Process, b []byte, off int64) (int, syscall.Errno) {
 	switch f.ino.Kind() {
 	case vfs.File:
+		p.settle(f.ino, off, int64(len(b)))
 		return f.ino.ReadAt(b, off)
 	case vfs.Dir:
 		return 0, syscall.EISDIR
@@ -215,7 +216,9 @@ func (f treeFile) read(p *Process, b []byte, off int64) (int, syscall.Errno) {
 func (f treeFile) write(p *Process, b []byte, off int64) (int, syscall.Errno) {
 	switch f.ino.Kind() {
 	case vfs.File:
-		return p.fs.WriteAt(f.ino, b, off)
+		n, e := p.fs.WriteAt(f.ino, b, off)
+		p.show(f.ino, b[:n], off)
+		return n, e
 	case vfs.Device:
 		if f.ino.Stat().Rdev == devFull {
 			return 0, syscall.ENOSPC

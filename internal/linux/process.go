@@ -131,6 +131,9 @@ func (p *Process) Save() (*State, error) {
 	if len(p.mailbox.request) == 0 {
 		return nil, fmt.Errorf("%w: not parked", ErrState)
 	}
+	if len(p.mem.shared) > 0 {
+		return nil, fmt.Errorf("%w: files are mapped", ErrState)
+	}
 	if !p.fds.pristine() {
 		return nil, fmt.Errorf("%w: files are open, or a standard stream is not what it was", ErrState)
 	}
@@ -219,7 +222,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	p.mem.free = append(p.mem.free[:0], s.Free...)
 	p.mem.inUse = append(p.mem.inUse[:0], s.InUse...)
 	p.mem.filled = append(p.mem.filled[:0], s.Filled...)
-	p.mem.denied = 0
+	p.mem.shared, p.mem.denied = nil, 0
 	if !p.mem.resize(p.layout.Size(memory)) {
 		return fmt.Errorf("%w: %d MiB of memory are less than the template uses", ErrState, memory>>20)
 	}
