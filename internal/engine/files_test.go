@@ -59,16 +59,18 @@ for mode in 'delete', 'wal', 'truncate':
         with c: c.execute('delete from t'); 1 / 0
     except ZeroDivisionError: pass
     c.close(); c = sqlite3.connect('/tmp/t.db')
-    print(c.execute('select count(*), sum(y) from t').fetchone(), c.execute('pragma integrity_check').fetchone()[0]); c.close()`,
-			"(1000, 499500.0) ok\n(1000, 499500.0) ok\n(1000, 499500.0) ok\n"},
+    print(got, c.execute('select count(*), sum(x) from t').fetchone(), c.execute('pragma integrity_check').fetchone()[0]); c.close()`,
+			"delete (1000, 500500) ok\nwal (1000, 500500) ok\ntruncate (1000, 500500) ok\n"},
 		"seeking, truncating, appending, mapping": {`
 import mmap, os
 with open('/tmp/m', 'w+b') as f:
     f.truncate(10000); f.seek(9990); f.write(b'end'); f.flush()
     m = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); print(m[9990:9993], len(m)); m.close()
+    m = mmap.mmap(f.fileno(), 0); m[5:8] = b'map'; f.seek(4); print(f.read(5)); m.resize(20000); m[19999] = 33; m.close()
+    print(os.stat('/tmp/m').st_size, open('/tmp/m', 'rb').read()[-1:]); f.truncate(10000)
 with open('/tmp/m', 'ab') as f: f.write(b'!'); print(f.tell())
 fd = os.open('/tmp/m', os.O_RDWR); os.pwrite(fd, b'xy', 1); print(os.pread(fd, 4, 0), os.lseek(fd, 0, os.SEEK_END)); os.ftruncate(fd, 2); os.close(fd)
-print(open('/tmp/m', 'rb').read(), os.path.getsize('/tmp/m'))`, "b'end' 10000\n10001\nb'\\x00xy\\x00' 10001\nb'\\x00x' 2\n"},
+print(open('/tmp/m', 'rb').read(), os.path.getsize('/tmp/m'))`, "b'end' 10000\nb'\\x00map\\x00'\n20000 b'!'\n10001\nb'\\x00xy\\x00' 10001\nb'\\x00x' 2\n"},
 		"shelves, pickles, csv and fileinput": {`
 import csv, pickle, shelve, dbm.dumb, os
 with open('/tmp/c.csv', 'w', newline='') as f: csv.writer(f).writerows([['a', 'b,c'], [1, 'x"y']])
@@ -82,15 +84,10 @@ try: open(json.__file__, 'a')
 except OSError as e: print(type(e).__name__)
 try: os.remove(json.__file__)
 except OSError as e: print(type(e).__name__)
-print(os.access(json.__file__, os.R_OK), os.access(json.__file__, os.W_OK))`, ""},
+print(os.access(json.__file__, os.R_OK), os.access(json.__file__, os.W_OK))`, "OSError\nOSError\nTrue False\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			vm := machine(t, tm)
-			if c.want == "" {
-				res := run(t, vm, c.code)
-				t.Logf("%s", res.Stdout)
-				return
-			}
 			output(t, vm, c.code, c.want)
 			reset(t, vm)
 			output(t, vm, c.code, c.want)
