@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
 
 // maxShared bounds the shared mappings of files.
@@ -168,6 +169,9 @@ func (p *Process) isShared(lo, hi uint64) bool {
 // sysMsync writes shared mappings back.
 func sysMsync(p *Process, a *args) uint64 {
 	lo, hi := a[0], a[0]+lengthOf(a[1])
+	if lo%platform.PageSize != 0 || hi < lo {
+		return fail(syscall.EINVAL)
+	}
 	for i := range p.mem.shared {
 		if m := &p.mem.shared[i]; m.lo < hi && m.hi > lo {
 			p.writeBack(m, max(lo, m.lo), min(hi, m.hi))

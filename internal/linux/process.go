@@ -74,6 +74,9 @@ type Process struct {
 	sig   signals
 	cwd   *vfs.Inode
 	umask uint32
+	// limits and nice are what the program has set for itself.
+	limits [rlimCount]rlimit
+	nice   int64
 
 	ctl     control
 	mailbox mailbox
@@ -94,6 +97,7 @@ func New(c Config) *Process {
 	}
 	p.scheduler.reset(&thread{id: processID})
 	p.doze = p.sleepUntilWoken
+	p.limits = defaultLimits()
 	p.ctl.init()
 	p.fds.init()
 	p.cwd = p.fs.Root()
@@ -233,6 +237,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	// The clock starts again from the state's.
 	p.scheduler.reset(&thread{id: processID, mask: s.Mask, clearTID: s.ClearTID, alt: s.AltStack})
 	p.outcome = nil
+	p.limits, p.nice = defaultLimits(), 0
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)
 }
