@@ -64,6 +64,7 @@ type descriptors struct {
 	used  int
 	// listed counts the entries of all listings under way.
 	listed int
+	channels
 }
 
 // maxListed bounds the entries of all folder listings under way: a listing is
@@ -92,7 +93,7 @@ func (d *descriptors) init() {
 		descriptor{file: &description{file: emptyStream{}, refs: 1}},
 		descriptor{file: &description{file: sinkStream(1), flags: syscall.O_WRONLY, refs: 1}},
 		descriptor{file: &description{file: sinkStream(2), flags: syscall.O_WRONLY, refs: 1}})
-	d.used, d.listed = 3, 0
+	d.used, d.listed, d.channels = 3, 0, channels{}
 }
 
 // pristine reports whether the table is as init left it.
@@ -192,6 +193,7 @@ const (
 func (f treeFile) read(p *Process, b []byte, off int64) (int, syscall.Errno) {
 	switch f.ino.Kind() {
 	case vfs.File:
+		p.settle(f.ino, off, int64(len(b)))
 		return f.ino.ReadAt(b, off)
 	case vfs.Dir:
 		return 0, syscall.EISDIR
@@ -215,7 +217,9 @@ func (f treeFile) read(p *Process, b []byte, off int64) (int, syscall.Errno) {
 func (f treeFile) write(p *Process, b []byte, off int64) (int, syscall.Errno) {
 	switch f.ino.Kind() {
 	case vfs.File:
-		return p.fs.WriteAt(f.ino, b, off)
+		n, e := p.fs.WriteAt(f.ino, b, off)
+		p.show(f.ino, b[:n], off)
+		return n, e
 	case vfs.Device:
 		if f.ino.Stat().Rdev == devFull {
 			return 0, syscall.ENOSPC
