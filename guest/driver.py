@@ -141,6 +141,7 @@ class Helper:
 
 def make_driver():
     # Locals and default arguments: user code has no name for any of them.
+    KeyboardInterrupt_ = KeyboardInterrupt
     exec_, compile_, isinstance_, str_, repr_, len_ = exec, compile, isinstance, str, repr, len
     preadv, os_write = os.preadv, os.write
     print_exception = traceback.print_exception
@@ -169,6 +170,9 @@ def make_driver():
             interrupted[0] = True
             raise KeyboardInterrupt
 
+    # asyncio handles SIGINT its own way, by cancelling the main task, only where
+    # it finds the default handler.
+    signal.default_int_handler = interrupt
     signal.signal(signal.SIGINT, interrupt)
     faulthandler.enable(file=2, all_threads=False)
 
@@ -257,7 +261,8 @@ def make_driver():
             return exit_code(e)
         except BaseException as e:
             running[0] = False
-            if interrupted[0]:
+            # Whoever handled the signal, asyncio for instance, raises this.
+            if interrupted[0] or isinstance_(e, KeyboardInterrupt_):
                 interrupted[0] = False
                 os_write(OBEY, b"")
             report(e, 1)

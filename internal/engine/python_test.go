@@ -137,7 +137,8 @@ func TestNothingOfTheHostShowsInside(t *testing.T) {
 	res := run(t, vm, `
 import os, sys, platform, sysconfig, pwd, site, locale, getpass, json
 out = [dict(os.environ), sys.path, sys.prefix, platform.uname(), sysconfig.get_config_vars(), sysconfig.get_paths(), os.getcwd()]
-for root in ('/etc', '/home', '/root', '/proc', '/sys', '/var', '/bin'):
+print('etc holds', sorted(os.listdir('/etc')), pwd.getpwuid(os.getuid()), getpass.getuser(), os.path.expanduser('~sandbox'))
+for root in ('/home', '/root', '/proc', '/sys', '/var', '/bin'):
     out.append((root, os.path.exists(root)))
 out.append([(d, ds, fs) for d, ds, fs in os.walk('/') if not d.startswith('/usr/share/zoneinfo')])
 print(out)`)
@@ -151,7 +152,10 @@ print(out)`)
 			t.Errorf("%q shows inside: ...%.200s", secret, text[max(0, i-100):])
 		}
 	}
-	for _, root := range []string{"/etc", "/home", "/root", "/proc", "/sys", "/var"} {
+	if !strings.Contains(text, "etc holds ['group', 'passwd'] pwd.struct_passwd(pw_name='sandbox',") || !strings.Contains(text, " sandbox /work\n") {
+		t.Errorf("the guest's user is not as it should be: %.300s", text)
+	}
+	for _, root := range []string{"/home", "/root", "/proc", "/sys", "/var"} {
 		if !strings.Contains(text, "('"+root+"', False)") {
 			t.Errorf("%s exists inside", root)
 		}

@@ -30,7 +30,7 @@ func TestRunsOnOneMachineQueue(t *testing.T) {
 	for _, letter := range []string{"a", "b", "c"} {
 		wg.Go(func() {
 			code := fmt.Sprintf("for _ in range(10_000): print(%q)", letter)
-			res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code)})
+			res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code), Timeout: patience(engine.DefaultTimeout)})
 			if err != nil || string(res.Stdout) != strings.Repeat(letter+"\n", 10_000) {
 				t.Errorf("%s: %v, %d bytes", letter, err, len(res.Stdout))
 			}

@@ -111,14 +111,15 @@ func continues(b []byte) bool {
 	return len(b) > 0 && wordByte(b[0])
 }
 
-// continued reports whether b ends in the beginning of a longer path. A
-// compiler's flag (-I/root) and a file URL (file:///root) are not.
+// continued reports whether b ends in the beginning of a longer path, or in that
+// of a closing tag (</root>). A compiler's flag (-I/root) and a file URL
+// (file:///root) are neither.
 func continued(b []byte) bool {
 	n := len(b)
 	if n == 0 || bytes.HasSuffix(b, []byte("://")) || n >= 2 && b[n-2] == '-' && wordByte(b[n-1]) {
 		return false
 	}
-	return wordByte(b[n-1]) || strings.IndexByte("/.~)}]$%*", b[n-1]) >= 0
+	return wordByte(b[n-1]) || strings.IndexByte("/.~)}]$%*<", b[n-1]) >= 0
 }
 
 func wordByte(c byte) bool {

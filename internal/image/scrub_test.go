@@ -19,6 +19,7 @@ func TestHostPathsAreTakenOutOfTexts(t *testing.T) {
 		{"longer name", "/home/anna /home/ann-b /home/ann.old", "/home/anna /home/ann-b /home/ann.old"},
 		{"end of a sentence", "/home/ann.", "/home."},
 		{"end of another path", "./root /x/root ../root ~/root $(D)/root", "./root /x/root ../root ~/root $(D)/root"},
+		{"closing tag", "<root></root>", "<root></root>"},
 		{"quoted", "\"/root\"", "\"/home\""},
 		{"URL", "file:///root/x", "file:///home/x"},
 		{"shared prefix", "/usr/bin /usr/local", "/usr/bin /usr/local"},

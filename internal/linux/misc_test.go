@@ -51,6 +51,18 @@ func TestIdentitiesAndSimpleAnswers(t *testing.T) {
 	}
 }
 
+func TestPriorityCanOnlyBeLowered(t *testing.T) {
+	g := newGuest(t)
+	g.want(20, unix.SYS_GETPRIORITY, 0, 0)
+	g.want(0, unix.SYS_SETPRIORITY, 0, 0, 5)
+	g.want(15, unix.SYS_GETPRIORITY, 0, 0)
+	g.refused(syscall.EACCES, unix.SYS_SETPRIORITY, 0, 0, 4)
+	g.want(0, unix.SYS_SETPRIORITY, 0, 0, 400)
+	g.want(1, unix.SYS_GETPRIORITY, 0, 0)
+	g.refused(syscall.EINVAL, unix.SYS_GETPRIORITY, 3, 0)
+	g.refused(syscall.EINVAL, unix.SYS_SETPRIORITY, 3, 0, 6)
+}
+
 func TestExitEndsTheRunWithItsStatus(t *testing.T) {
 	for _, nr := range []uint64{unix.SYS_EXIT, unix.SYS_EXIT_GROUP} {
 		g := newGuest(t)
@@ -60,7 +72,7 @@ func TestExitEndsTheRunWithItsStatus(t *testing.T) {
 	}
 }
 
-func TestLimitsAreToldAndCannotBeSet(t *testing.T) {
+func TestLimitsAreToldAndCanOnlyBeLowered(t *testing.T) {
 	g := newGuest(t)
 	buf := g.alloc(16)
 	for which, want := range map[uint64]uint64{
@@ -72,8 +84,18 @@ func TestLimitsAreToldAndCannotBeSet(t *testing.T) {
 		}
 		g.want(0, unix.SYS_GETRLIMIT, which, buf)
 	}
-	g.refused(syscall.EPERM, unix.SYS_PRLIMIT64, processID, rlimNofile, buf, 0)
-	g.refused(syscall.EPERM, unix.SYS_SETRLIMIT, rlimNofile, buf)
+	g.refused(syscall.EPERM, unix.SYS_PRLIMIT64, processID, rlimNofile, g.bytes(words(5, maxDescriptors+1)), 0)
+	g.refused(syscall.EPERM, unix.SYS_SETRLIMIT, rlimCore, g.bytes(words(0, 1)))
+	g.refused(syscall.EINVAL, unix.SYS_SETRLIMIT, rlimNofile, g.bytes(words(6, 5)))
+	g.refused(syscall.EFAULT, unix.SYS_SETRLIMIT, rlimNofile, 8)
+	g.want(0, unix.SYS_PRLIMIT64, 0, rlimAS, g.bytes(words(5, 7)), buf)
+	if g.word(buf) != ^uint64(0) {
+		t.Error("the old limit was not told")
+	}
+	g.want(0, unix.SYS_GETRLIMIT, rlimAS, buf)
+	if g.word(buf) != 5 || g.word(buf+8) != 7 {
+		t.Error("a lowered limit does not read back")
+	}
 	g.refused(syscall.EINVAL, unix.SYS_PRLIMIT64, 0, rlimCount, 0, buf)
 	g.refused(syscall.EINVAL, unix.SYS_GETRLIMIT, ^uint64(0), buf)
 	g.refused(syscall.ESRCH, unix.SYS_PRLIMIT64, 1, rlimNofile, 0, buf)

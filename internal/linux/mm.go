@@ -39,6 +39,8 @@ type memory struct {
 	// inUse marks the layout's objects that are mapped, filled those whose
 	// bytes have been put in place since the boot.
 	inUse, filled []bool
+	// shared are the shared mappings of files that can change.
+	shared []sharedMapping
 	// denied counts requests for memory that were refused.
 	denied int
 }
@@ -224,8 +226,9 @@ func sysMmap(p *Process, a *args) uint64 {
 		return fail(syscall.EINVAL)
 	}
 	var src *vfs.Inode
+	var f *description
 	if flags&mapAnonymous == 0 {
-		f := p.fds.get(a[4])
+		f = p.fds.get(a[4])
 		if f == nil {
 			return fail(syscall.EBADF)
 		}
@@ -236,13 +239,25 @@ func sysMmap(p *Process, a *args) uint64 {
 		if !f.canRead() {
 			return fail(syscall.EACCES)
 		}
-		// Files live outside guest memory, so a writable shared mapping could
-		// not be kept equal to its file: refused rather than half working.
-		if flags&mapType == mapShared && prot&syscall.PROT_WRITE != 0 {
-			return fail(syscall.ENODEV)
+		if flags&mapType == mapShared && prot&syscall.PROT_WRITE != 0 && !f.canWrite() {
+			return fail(syscall.EACCES)
 		}
 		src = ino
 	}
+	at := p.mapAt(addr, n, prot, flags, src, off)
+	if src != nil && flags&mapType == mapShared && errnoOf(at) == 0 {
+		if e := p.share(at, at+n, f, off); e != 0 {
+			if p.inHeap(at, at+n) {
+				p.mem.give(at, at+n)
+			}
+			return fail(e)
+		}
+	}
+	return at
+}
+
+// mapAt chooses the place of a mapping and fills it.
+func (p *Process) mapAt(addr, n, prot, flags uint64, src *vfs.Inode, off uint64) uint64 {
 	if flags&(mapFixed|mapFixedNoRep) != 0 {
 		return p.mapFixedAt(addr, n, prot, flags, src, off)
 	}
@@ -284,6 +299,7 @@ func (p *Process) mapFixedAt(addr, n, prot, flags uint64, src *vfs.Inode, off ui
 	if flags&mapFixedNoRep != 0 && !p.isFree(addr, hi) {
 		return fail(syscall.EEXIST)
 	}
+	p.unshare(addr, hi)
 	if !p.takeAt(addr, hi) {
 		return fail(syscall.ENOMEM)
 	}
@@ -309,6 +325,7 @@ func (p *Process) copyFile(at, n uint64, src *vfs.Inode, off uint64) syscall.Err
 	if off > 1<<62 {
 		return syscall.EOVERFLOW
 	}
+	p.settle(src, int64(off), int64(min(n, 1<<46)))
 	if data, ok := src.Content(); ok {
 		if off >= uint64(len(data)) {
 			return 0
@@ -359,6 +376,7 @@ func sysMunmap(p *Process, a *args) uint64 {
 		}
 	}
 	if lo, hi = max(lo, p.layout.Heap.Lo), min(hi, p.mem.end); lo < hi {
+		p.unshare(lo, hi)
 		p.mem.give(lo, hi)
 	}
 	return 0
@@ -376,11 +394,16 @@ func sysMremap(p *Process, a *args) uint64 {
 	case newLen < oldLen && p.mem.crowded():
 		return fail(syscall.ENOMEM)
 	case newLen < oldLen:
+		p.unshare(old+newLen, old+oldLen)
 		p.mem.give(old+newLen, old+oldLen)
 		return old
 	case old+newLen > old && old+newLen <= p.mem.end && p.isFree(old+oldLen, old+newLen):
 		if !p.takeAt(old+oldLen, old+newLen) {
 			return fail(syscall.ENOMEM)
+		}
+		if e := p.resizeShared(old, oldLen, old, newLen); e != 0 {
+			p.mem.give(old+oldLen, old+newLen)
+			return fail(e)
 		}
 		return old
 	case flags&mremapMayMove == 0:
@@ -399,6 +422,11 @@ func sysMremap(p *Process, a *args) uint64 {
 		}
 		done += n
 	}
+	if e := p.resizeShared(old, oldLen, at, newLen); e != 0 {
+		p.mem.give(at, at+newLen)
+		return fail(e)
+	}
+	p.unshare(old, old+oldLen)
 	p.mem.give(old, old+oldLen)
 	return at
 }
@@ -441,11 +469,8 @@ func sysMadvise(p *Process, a *args) uint64 {
 		return fail(syscall.EINVAL)
 	}
 	// MADV_FREE may keep the old bytes; only DONTNEED promises zeros.
-	if a[2] == madviseDontneed && n != 0 && p.inHeap(lo, lo+n) && !p.clearTouched(lo, lo+n) {
+	if a[2] == madviseDontneed && n != 0 && p.inHeap(lo, lo+n) && !p.isShared(lo, lo+n) && !p.clearTouched(lo, lo+n) {
 		return fail(syscall.EAGAIN)
 	}
 	return 0
 }
-
-// sysMsync has nothing to write back: there are no shared writable mappings.
-func sysMsync(*Process, *args) uint64 { return 0 }

@@ -92,6 +92,7 @@ func TestMmapRefusesWhatCannotBe(t *testing.T) {
 	dir := g.open("/work", syscall.O_RDONLY|syscall.O_DIRECTORY)
 	null := g.open("/dev/null", syscall.O_RDWR)
 	pathFD := g.open(dataPath, oPath)
+	data := g.open(dataPath, syscall.O_RDONLY)
 	used := g.mmap(page)
 	heap := g.l.Heap
 	for _, tt := range []struct {
@@ -114,7 +115,7 @@ func TestMmapRefusesWhatCannotBe(t *testing.T) {
 		{"standard output", [6]uint64{0, page, readWrite, mapPrivate, 1, 0}, syscall.ENODEV},
 		{"a file open for writing only", [6]uint64{0, page, syscall.PROT_READ, mapPrivate, wr, 0}, syscall.EACCES},
 		{"a file open as a path only", [6]uint64{0, page, syscall.PROT_READ, mapPrivate, pathFD, 0}, syscall.EACCES},
-		{"a shared writable file", [6]uint64{0, page, readWrite, mapShared, rw, 0}, syscall.ENODEV},
+		{"a shared writable mapping of a file open for reading", [6]uint64{0, page, readWrite, mapShared, data, 0}, syscall.EACCES},
 		{"a fixed place that is not aligned", [6]uint64{heap.Lo + 1, page, readWrite, anonymous | mapFixed, noFD, 0}, syscall.EINVAL},
 		{"a fixed place that wraps", [6]uint64{^uint64(0) &^ 0xfff, 2 * page, readWrite, anonymous | mapFixed, noFD, 0}, syscall.EINVAL},
 		{"a fixed place over the program", [6]uint64{g.l.Exe.Lo, page, readWrite, anonymous | mapFixed, noFD, 0}, syscall.ENOMEM},

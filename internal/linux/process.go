@@ -74,6 +74,9 @@ type Process struct {
 	sig   signals
 	cwd   *vfs.Inode
 	umask uint32
+	// limits and nice are what the program has set for itself.
+	limits [rlimCount]rlimit
+	nice   int64
 
 	ctl     control
 	mailbox mailbox
@@ -94,6 +97,7 @@ func New(c Config) *Process {
 	}
 	p.scheduler.reset(&thread{id: processID})
 	p.doze = p.sleepUntilWoken
+	p.limits = defaultLimits()
 	p.ctl.init()
 	p.fds.init()
 	p.cwd = p.fs.Root()
@@ -130,6 +134,9 @@ var ErrState = errors.New("process state")
 func (p *Process) Save() (*State, error) {
 	if len(p.mailbox.request) == 0 {
 		return nil, fmt.Errorf("%w: not parked", ErrState)
+	}
+	if len(p.mem.shared) > 0 {
+		return nil, fmt.Errorf("%w: files are mapped", ErrState)
 	}
 	if !p.fds.pristine() {
 		return nil, fmt.Errorf("%w: files are open, or a standard stream is not what it was", ErrState)
@@ -219,7 +226,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	p.mem.free = append(p.mem.free[:0], s.Free...)
 	p.mem.inUse = append(p.mem.inUse[:0], s.InUse...)
 	p.mem.filled = append(p.mem.filled[:0], s.Filled...)
-	p.mem.denied = 0
+	p.mem.shared, p.mem.denied = nil, 0
 	if !p.mem.resize(p.layout.Size(memory)) {
 		return fmt.Errorf("%w: %d MiB of memory are less than the template uses", ErrState, memory>>20)
 	}
@@ -230,6 +237,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	// The clock starts again from the state's.
 	p.scheduler.reset(&thread{id: processID, mask: s.Mask, clearTID: s.ClearTID, alt: s.AltStack})
 	p.outcome = nil
+	p.limits, p.nice = defaultLimits(), 0
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)
 }

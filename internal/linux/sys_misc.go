@@ -68,6 +68,9 @@ func sysSysinfo(p *Process, a *args) uint64 {
 }
 
 func sysSchedGetaffinity(p *Process, a *args) uint64 {
+	if id := uint64(uint32(a[0])); id != 0 && p.find(id) == nil && id != processID {
+		return fail(syscall.ESRCH)
+	}
 	if a[1] < 8 {
 		return fail(syscall.EINVAL)
 	}
@@ -116,7 +119,6 @@ const (
 	prSetName  = 15
 	prGetName  = 16
 	rlimitCPU  = 0
-	rlimitData = 2
 	rlimStack  = 3
 	rlimCore   = 4
 	rlimNproc  = 6
@@ -146,18 +148,18 @@ func sysPrctl(p *Process, a *args) uint64 {
 	return fail(syscall.EINVAL)
 }
 
-func (p *Process) rlimit(which uint64) (uint64, bool) {
-	switch {
-	case which >= rlimCount:
-		return 0, false
-	case which == rlimStack:
-		return stackSize, true
-	case which == rlimNofile:
-		return maxDescriptors, true
-	case which == rlimCore || which == rlimNproc:
-		return 0, true
+// rlimit is a resource limit: soft and hard.
+type rlimit struct{ soft, hard uint64 }
+
+// defaultLimits are the limits of a new process.
+func defaultLimits() (l [rlimCount]rlimit) {
+	for i := range l {
+		l[i] = rlimit{math.MaxUint64, math.MaxUint64}
 	}
-	return math.MaxUint64, true
+	l[rlimStack] = rlimit{stackSize, stackSize}
+	l[rlimNofile] = rlimit{maxDescriptors, maxDescriptors}
+	l[rlimCore], l[rlimNproc] = rlimit{}, rlimit{}
+	return l
 }
 
 func sysGetrlimit(p *Process, a *args) uint64 { return p.prlimit(a[0], 0, a[1]) }
@@ -169,22 +171,56 @@ func sysPrlimit64(p *Process, a *args) uint64 {
 	return p.prlimit(a[1], a[2], a[3])
 }
 
-// prlimit tells the limits, which are fixed from outside: setting one is
-// refused.
+// prlimit tells and lowers the limits. What holds in the guest is fixed from
+// outside; the number of descriptors and the break are what a lowered limit
+// would change, and a program that lowers them bounds itself only, so no more is
+// made of it than that it reads back.
 func (p *Process) prlimit(which, set, get uint64) uint64 {
-	v, ok := p.rlimit(which)
-	if !ok {
+	if which >= rlimCount {
 		return fail(syscall.EINVAL)
 	}
+	old := p.limits[which]
+	if set != 0 {
+		var b [16]byte
+		if !p.cpu.CopyIn(b[:], set) {
+			return fail(syscall.EFAULT)
+		}
+		n := rlimit{binary.LittleEndian.Uint64(b[:]), binary.LittleEndian.Uint64(b[8:])}
+		switch {
+		case n.soft > n.hard:
+			return fail(syscall.EINVAL)
+		case n.hard > old.hard:
+			return fail(syscall.EPERM)
+		}
+		p.limits[which] = n
+	}
 	if get != 0 {
-		b := binary.LittleEndian.AppendUint64(nil, v)
-		if !p.cpu.CopyOut(get, binary.LittleEndian.AppendUint64(b, v)) {
+		b := binary.LittleEndian.AppendUint64(nil, old.soft)
+		if !p.cpu.CopyOut(get, binary.LittleEndian.AppendUint64(b, old.hard)) {
 			return fail(syscall.EFAULT)
 		}
 	}
-	if set != 0 {
-		return fail(syscall.EPERM)
+	return 0
+}
+
+// sysGetpriority answers as Linux does: 20 less the nice value.
+func sysGetpriority(p *Process, a *args) uint64 {
+	if a[0] > 2 {
+		return fail(syscall.EINVAL)
 	}
+	return uint64(20 - p.nice)
+}
+
+// sysSetpriority lowers the priority; there is nobody to compete with.
+func sysSetpriority(p *Process, a *args) uint64 {
+	if a[0] > 2 {
+		return fail(syscall.EINVAL)
+	}
+	n := min(int64(int32(a[2])), 19)
+	if n < p.nice {
+		return fail(syscall.EACCES)
+	}
+	p.nice = n
 	return 0
 }
 

@@ -96,6 +96,7 @@ var handlers = [maxCall]handler{
 	121: answer(processID), 124: answer(processID), // getpgid, getsid
 	127: sysRtSigpending, 128: sysRtSigtimedwait, 130: sysRtSigsuspend, 131: sysSigaltstack,
 	133: sysMknod, 137: sysStatfs, 138: sysFstatfs,
+	140: sysGetpriority, 141: sysSetpriority,
 	157: sysPrctl, 158: sysArchPrctl, 160: sysSetrlimit,
 	161: refuse(syscall.EPERM), // chroot
 	162: answer(0),             // sync

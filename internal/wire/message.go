@@ -1,0 +1,94 @@
+package wire
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// Run is a program to run.
+type Run struct {
+	Code     []byte
+	Filename string
+	// Timeout is what is left of the call's time, queueing included.
+	Timeout time.Duration
+	// MaxOutput bounds stdout and stderr together, in bytes.
+	MaxOutput int
+	// Echo asks for the repr of a trailing expression, Live for output as it is
+	// written rather than when a buffer is full.
+	Echo, Live bool
+}
+
+// Ready tells what a worker is about to serve.
+type Ready struct {
+	// Generation names what the guest holds.
+	Generation string
+	// Engine and Isolation are the platform's name and the rung it reaches.
+	Engine, Isolation string
+	// Python is the interpreter's version.
+	Python string
+}
+
+// Done ends a call. Output has been sent before it.
+type Done struct {
+	// ExitCode is what a POSIX process running the program would report.
+	ExitCode int
+	// Exited: the program ended the interpreter; the sandbox is retired.
+	Exited bool
+	// Value is the repr of a trailing expression.
+	Value string
+	// Generation names what the guest holds now.
+	Generation string
+	// Kind classifies a failure in the engine's words; empty means none.
+	Kind, Message string
+	// Usable says whether the sandbox can be used for another call.
+	Usable bool
+	// Duration is the wall-clock time in the worker.
+	Duration time.Duration
+}
+
+// Bounds of what a message may hold, checked by the decoder before it
+// allocates. Strings and byte strings are bounded by the frame.
+const (
+	maxElements = 16
+	maxNesting  = 4
+)
+
+var encoding = func() cbor.EncMode {
+	m, err := cbor.CoreDetEncOptions().EncMode()
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return m
+}()
+
+var decoding = func() cbor.DecMode {
+	m, err := cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden, TagsMd: cbor.TagsForbidden,
+		MaxNestedLevels: maxNesting, MaxArrayElements: maxElements, MaxMapPairs: maxElements,
+		ExtraReturnErrors: cbor.ExtraDecErrorUnknownField, UTF8: cbor.UTF8RejectInvalid,
+	}.DecMode()
+	if err != nil {
+		panic(err) // the options are constant
+	}
+	return m
+}()
+
+// Encode gives the payload of a message.
+func Encode(v any) ([]byte, error) {
+	b, err := encoding.Marshal(v)
+	if err != nil {
+		return nil, fmt.Errorf("encode %T: %w", v, err)
+	}
+	return b, nil
+}
+
+// Decode reads the payload of a message into v. It returns ErrProtocol for what
+// is none.
+func Decode(payload []byte, v any) error {
+	if err := decoding.Unmarshal(payload, v); err != nil {
+		return fmt.Errorf("%w: %T: %w", ErrProtocol, v, err)
+	}
+	return nil
+}
