@@ -30,18 +30,66 @@ def _patch_os():
 
 
 def _patch_socket(m):
+    """Sockets inside the sandbox work; what would leave it is refused.
+
+    There is no resolver, so the one name that there is, localhost, is known here.
+    """
     refused = _refuse("network sockets")
-    base_init = m.socket.__init__
+    unknown = _refuse("name resolution")
+    loopback = {m.AF_INET: "127.0.0.1", m.AF_INET6: "::1"}
 
-    def init(self, family=-1, type=-1, proto=-1, fileno=None):
-        if fileno is None:
-            refused()
-        base_init(self, family, type, proto, fileno)
+    def numeric(family, host):
+        if host in ("localhost", b"localhost"):
+            return loopback.get(family, "127.0.0.1")
+        return host
 
-    m.socket.__init__ = init
-    names = _refuse("name resolution")
-    for name in "getaddrinfo gethostbyname gethostbyname_ex gethostbyaddr getnameinfo getfqdn".split():
-        setattr(m, name, names)
+    def explain(method, addressed):
+        def explained(self, *args, **kwds):
+            if addressed and args and isinstance(args[0], tuple) and self.family in loopback:
+                address, *rest = args
+                args = ((numeric(self.family, address[0]), *address[1:]), *rest)
+            try:
+                return method(self, *args, **kwds)
+            except PermissionError as e:
+                if e.errno != errno.EPERM:
+                    raise
+                refused()
+            except m.gaierror:
+                unknown()
+
+        return explained
+
+    m.socket.__init__ = explain(m.socket.__init__, False)
+    for name in "bind connect connect_ex".split():
+        setattr(m.socket, name, explain(getattr(m.socket, name), True))
+
+    base_getaddrinfo = m.getaddrinfo
+    base_getnameinfo = m.getnameinfo
+    base_gethostbyname = m.gethostbyname
+
+    def getaddrinfo(host, port, family=0, type=0, proto=0, flags=0):
+        try:
+            return base_getaddrinfo(numeric(family, host), port, family, type, proto, flags | m.AI_NUMERICHOST)
+        except m.gaierror:
+            unknown()
+
+    def getnameinfo(sockaddr, flags):
+        return base_getnameinfo(sockaddr, flags | m.NI_NUMERICHOST | m.NI_NUMERICSERV)
+
+    def gethostbyname(hostname):
+        try:
+            return base_gethostbyname(numeric(m.AF_INET, hostname))
+        except m.gaierror:
+            unknown()
+
+    def getfqdn(name=""):
+        name = name.strip()
+        return m.gethostname() if name in ("", "0.0.0.0", "::") else name
+
+    for f in (getaddrinfo, getnameinfo, gethostbyname, getfqdn):
+        setattr(m, f.__name__, f)
+    for name in "gethostbyname_ex gethostbyaddr".split():
+        setattr(m, name, unknown)
 
 
 def _patch_subprocess(m):

@@ -64,6 +64,7 @@ type descriptors struct {
 	used  int
 	// listed counts the entries of all listings under way.
 	listed int
+	channels
 }
 
 // maxListed bounds the entries of all folder listings under way: a listing is
@@ -92,7 +93,7 @@ func (d *descriptors) init() {
 		descriptor{file: &description{file: emptyStream{}, refs: 1}},
 		descriptor{file: &description{file: sinkStream(1), flags: syscall.O_WRONLY, refs: 1}},
 		descriptor{file: &description{file: sinkStream(2), flags: syscall.O_WRONLY, refs: 1}})
-	d.used, d.listed = 3, 0
+	d.used, d.listed, d.channels = 3, 0, channels{}
 }
 
 // pristine reports whether the table is as init left it.

@@ -68,6 +68,11 @@ func newFuzzer(g *guest, data []byte) *fuzzer {
 	f.addresses = append(f.addresses, buf, g.iov(buf, 16, buf+64, 64), g.iov(buf, 4096, g.l.Exe.Lo, 8), g.iov(l.Heap.Lo, 1<<20, l.Heap.Lo, 1<<20),
 		g.ring(64, 9, "ring"), g.bytes(words(testHandler, saRestorer, testRestorer, 0)), g.bytes(words(l.Heap.Lo, 0, 4*page)),
 		g.bytes(words(5, 6)), g.bytes(words(1, 0)), g.bytes(words(^uint64(0), ^uint64(0))))
+	for _, name := range []string{"@x", "/tmp/s", "127.0.0.1:8000"} {
+		at, _ := g.sockaddr(name)
+		f.addresses = append(f.addresses, at)
+	}
+	f.addresses = append(f.addresses, g.message(0, 0, g.iov(buf, 16, buf+64, 64), 2, 0, 0), g.event(pollIn|pollOut|epollEdge, 7))
 	for nr, h := range handlers {
 		if h != nil {
 			f.numbers = append(f.numbers, uint64(nr))
@@ -163,7 +168,66 @@ func (g *guest) checkInvariants(t *testing.T) {
 	if frames != g.p.frames || len(g.p.threads) > maxThreads || len(g.p.threads) == 0 {
 		t.Fatalf("%d threads with %d frames, counted as %d", len(g.p.threads), frames, g.p.frames)
 	}
+	g.checkChannels(t)
 	g.checkText(t)
+}
+
+// checkChannels sees to it that what pipes, sockets and epolls hold is counted.
+func (g *guest) checkChannels(t *testing.T) {
+	t.Helper()
+	c := &g.p.fds.channels
+	seen, chunks, watches, pending := map[any]bool{}, 0, 0, 0
+	open := []*description{}
+	for _, d := range g.p.fds.table {
+		open = append(open, d.file)
+	}
+	for _, th := range g.p.threads {
+		open = append(open, th.wait.file)
+	}
+	var hold func(s *socket)
+	hold = func(s *socket) {
+		if seen[s] {
+			return
+		}
+		seen[s] = true
+		chunks += len(s.chunks)
+		for _, m := range s.messages {
+			chunks += m.memory()
+		}
+		if s.n+s.held > maxSendBuffer || len(s.messages) > maxMessages || len(s.backlog) > maxBacklog+1 {
+			t.Fatalf("a socket holds %d bytes, %d messages, %d connections", s.n+s.held, len(s.messages), len(s.backlog))
+		}
+		pending += len(s.backlog)
+		for _, b := range s.backlog {
+			hold(b)
+		}
+	}
+	for _, d := range open {
+		if d == nil || seen[d.file] {
+			continue
+		}
+		switch f := d.file.(type) {
+		case *pipeEnd:
+			seen[f] = true
+			if !seen[f.pipe] {
+				chunks += len(f.chunks)
+			}
+			seen[f.pipe] = true
+		case *epoll:
+			seen[f] = true
+			watches += len(f.watches)
+		case *socket:
+			hold(f)
+		}
+	}
+	if chunks != c.chunks || chunks > maxChunks || watches != c.watches || watches > maxAllWatches || pending != c.pending || pending > maxPending {
+		t.Fatalf("%d chunks, %d registrations, %d connections are counted as %d, %d, %d", chunks, watches, pending, c.chunks, c.watches, c.pending)
+	}
+	for _, s := range c.bound {
+		if s.gone {
+			t.Fatal("a closed socket has a name")
+		}
+	}
 }
 
 // checkText sees to it that what is read-only holds what its file does.
@@ -233,6 +297,18 @@ func FuzzSyscall(f *testing.F) {
 	f.Add(encodeCalls(
 		fuzzCall(unix.SYS_CLONE, v, 46, w, 6), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 0, 0, 0),
 		fuzzCall(unix.SYS_SCHED_YIELD), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 1, 0, 9), fuzzCall(unix.SYS_EXIT)))
+	// Descriptors are 3 and 4, the buffer of 4096 bytes is address 44.
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_PIPE2, w, 44, 0, 0), fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, v, 14), fuzzCall(unix.SYS_EPOLL_CREATE1),
+		fuzzCall(unix.SYS_EPOLL_CTL, 0, 5, 0, 1, 0, 3, w, 58), fuzzCall(unix.SYS_EPOLL_WAIT, 0, 5, w, 44, 0, 9),
+		fuzzCall(unix.SYS_READ, 0, 3, w, 44, v, 13), fuzzCall(unix.SYS_CLOSE, 0, 3), fuzzCall(unix.SYS_EPOLL_WAIT, 0, 5, w, 44, 0, 9)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_SOCKETPAIR, 0, 1, 0, 5, 0, 0, w, 44), fuzzCall(unix.SYS_SENDTO, 0, 3, w, 44, v, 14, 0, 64),
+		fuzzCall(unix.SYS_RECVFROM, 0, 4, w, 44, 0, 99, 0, 2), fuzzCall(unix.SYS_SHUTDOWN, 0, 3, 0, 1), fuzzCall(unix.SYS_CLOSE, 0, 4)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 1), fuzzCall(unix.SYS_BIND, 0, 3, w, 54, 0, 4), fuzzCall(unix.SYS_LISTEN, 0, 3, 0, 4),
+		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 1), fuzzCall(unix.SYS_CONNECT, 0, 4, w, 54, 0, 4), fuzzCall(unix.SYS_ACCEPT, 0, 3),
+		fuzzCall(unix.SYS_EVENTFD2, 0, 1), fuzzCall(unix.SYS_TIMERFD_CREATE, 0, 1), fuzzCall(unix.SYS_MEMFD_CREATE, w, 28)))
 	l, base := testLayout(f)
 	m := newFakeMachine(l.Size(testMemory), l.Spans())
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -284,6 +360,14 @@ func FuzzSyscall(f *testing.F) {
 		// A tree that is in use must survive being closed.
 		for fd := range g.p.fds.table {
 			g.p.closeFD(uint64(fd))
+		}
+		for _, th := range g.p.threads {
+			if th.waiting {
+				g.p.endWait(th)
+			}
+		}
+		if c := &g.p.fds.channels; c.chunks != 0 || c.watches != 0 || c.pending != 0 || len(c.bound) != 0 || len(c.timers) != 0 {
+			t.Fatalf("something is left of what was closed: %+v", *c)
 		}
 		if g.p.fds.used != 0 || g.p.fds.listed != 0 {
 			t.Fatalf("%d descriptors are left", g.p.fds.used)

@@ -193,7 +193,7 @@ func (p *Process) usedBy(t *thread, now uint64) uint64 {
 // deadline, nothing in the guest can ever happen again: that is a deadlock, and
 // whoever runs the process hears of it. It gives the time at its end.
 func (p *Process) idle(now uint64) uint64 {
-	at := p.alarm.at
+	at := min(p.alarm.at, p.nextTimer())
 	for _, t := range p.threads {
 		at = min(at, t.wait.deadline)
 	}

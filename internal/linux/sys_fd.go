@@ -74,6 +74,8 @@ const (
 	fOFDSetLK     = 37
 	fOFDSetLKW    = 38
 	fDupFDCloexec = 1030
+	fSetPipeSize  = 1031
+	fGetPipeSize  = 1032
 	fUnlck        = 2
 )
 
@@ -109,6 +111,15 @@ func sysFcntl(p *Process, a *args) uint64 {
 			return fail(syscall.EFAULT)
 		}
 		return 0
+	case fSetPipeSize, fGetPipeSize:
+		e, ok := f.file.(*pipeEnd)
+		switch {
+		case !ok:
+			return fail(syscall.EBADF)
+		case a[1] == fGetPipeSize:
+			return uint64(e.size)
+		}
+		return e.resize(uint64(uint32(a[2])))
 	}
 	return fail(syscall.EINVAL)
 }
@@ -122,6 +133,10 @@ func sysIoctl(p *Process, a *args) uint64 {
 	case 0x5451, 0x5450: // FIOCLEX, FIONCLEX
 		p.fds.table[a[0]].cloexec = a[1] == 0x5451
 		return 0
+	case ioNonblock:
+		return p.ioctlNonblock(f, a[2])
+	case ioUnread:
+		return p.ioctlUnread(f, a[2])
 	}
 	return fail(syscall.ENOTTY)
 }

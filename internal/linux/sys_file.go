@@ -102,6 +102,17 @@ func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
 		}
 		return total
 	}
+	if r, ok := f.file.(recordFile); ok {
+		if n := r.record(length(iov)); n > 0 {
+			b := p.buffer(n)
+			if !p.gather(b, iov) {
+				return fail(syscall.EFAULT)
+			}
+			k, e := f.write(p, b, pos)
+			total = uint64(k)
+			return done(e)
+		}
+	}
 	for _, v := range iov {
 		if v.n == 0 {
 			// A write of nothing to a standard stream asks for its ring to be
@@ -128,24 +139,41 @@ func (p *Process) writeFrom(f *description, iov []iovec, off int64) uint64 {
 
 // read reads, waiting for what there is to wait for.
 func (p *Process) read(f *description, iov []iovec, off int64) uint64 {
+	if s, ok := f.file.(*socket); ok {
+		return p.recv(f, s, iov, 0, nil)
+	}
 	return p.retry(f, func() uint64 { return p.readInto(f, iov, off) })
 }
 
-// write writes. What has no place in a tree takes all of it or blocks, unless
-// it was opened without blocking.
+// write writes, waiting for room unless the file was opened without blocking.
 func (p *Process) write(f *description, iov []iovec, off int64) uint64 {
-	total := uint64(0)
+	if s, ok := f.file.(*socket); ok {
+		return p.transmit(f, s, nil, iov, 0)
+	}
+	return p.writeAll(f, iov, off, f.flags&syscall.O_NONBLOCK != 0, false)
+}
+
+// writeAll writes. What has no place in a tree takes all of it or blocks, if it
+// may. A stream without a reader gets the thread a SIGPIPE, unless that is to
+// be quiet.
+func (p *Process) writeAll(f *description, iov []iovec, off int64, nonblock, quiet bool) uint64 {
+	t, total := p.current, uint64(0)
 	attempt := func() (uint64, bool) {
 		for {
+			r, ok := f.file.(recordFile)
+			whole := ok && r.record(length(iov)) > 0
 			ret := p.writeFrom(f, iov, off)
 			if errnoOf(ret) != 0 {
+				if ret == fail(syscall.EPIPE) && total == 0 && !quiet {
+					p.raiseIn(t, sigInfo{signo: syscall.SIGPIPE})
+				}
 				if total > 0 && ret != tryAgain {
 					ret = total
 				}
 				return ret, ret != tryAgain
 			}
 			total += ret
-			if iov = skip(iov, ret); len(iov) == 0 || ret == 0 || f.inode() != nil || p.stopping() {
+			if iov = skip(iov, ret); len(iov) == 0 || ret == 0 || whole || f.inode() != nil || p.stopping() {
 				return total, true
 			}
 		}
@@ -154,8 +182,8 @@ func (p *Process) write(f *description, iov []iovec, off int64) uint64 {
 	switch {
 	case done:
 		return ret
-	case f.flags&syscall.O_NONBLOCK == 0:
-		return p.block(wait{file: f, restart: true, try: attempt, signalled: func() uint64 {
+	case !nonblock:
+		return p.block(wait{file: f, restart: total == 0, try: attempt, signalled: func() uint64 {
 			if total > 0 {
 				return total
 			}
@@ -416,6 +444,8 @@ func direntType(k vfs.Kind) byte {
 		return syscall.DT_LNK
 	case vfs.Device:
 		return syscall.DT_CHR
+	case vfs.Socket:
+		return syscall.DT_SOCK
 	}
 	return syscall.DT_REG
 }

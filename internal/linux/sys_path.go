@@ -104,9 +104,10 @@ func streamStat() vfs.Stat {
 	return vfs.Stat{Dev: 12, Ino: 1, Nlink: 1, Mode: syscall.S_IFIFO | 0o600, UID: userID, GID: userID, Blksize: 4096}
 }
 
-func statOf(ino *vfs.Inode) vfs.Stat {
+// statOf describes what inodeArg gave.
+func statOf(ino *vfs.Inode, f *description) vfs.Stat {
 	if ino == nil {
-		return streamStat()
+		return f.stat()
 	}
 	return ino.Stat()
 }
@@ -166,11 +167,11 @@ func (p *Process) putBytes(addr uint64, b []byte) uint64 {
 }
 
 func (p *Process) statAt(dirfd, path, out, flags uint64) uint64 {
-	ino, _, e := p.inodeArg(dirfd, path, flags)
+	ino, f, e := p.inodeArg(dirfd, path, flags)
 	if e != 0 {
 		return fail(e)
 	}
-	return p.putBytes(out, encodeStat(statOf(ino)))
+	return p.putBytes(out, encodeStat(statOf(ino, f)))
 }
 
 func sysStat(p *Process, a *args) uint64  { return p.statAt(cwdFD, a[0], a[1], 0) }
@@ -184,15 +185,15 @@ func sysFstat(p *Process, a *args) uint64 {
 	if f == nil {
 		return fail(syscall.EBADF)
 	}
-	return p.putBytes(a[1], encodeStat(statOf(f.inode())))
+	return p.putBytes(a[1], encodeStat(f.stat()))
 }
 
 func sysStatx(p *Process, a *args) uint64 {
-	ino, _, e := p.inodeArg(a[0], a[1], a[2])
+	ino, f, e := p.inodeArg(a[0], a[1], a[2])
 	if e != 0 {
 		return fail(e)
 	}
-	return p.putBytes(a[4], encodeStatx(statOf(ino)))
+	return p.putBytes(a[4], encodeStatx(statOf(ino, f)))
 }
 
 func sysAccess(p *Process, a *args) uint64     { return p.accessAt(cwdFD, a[0], a[1], 0) }
@@ -203,11 +204,11 @@ func (p *Process) accessAt(dirfd, path, mode, flags uint64) uint64 {
 	if mode > 7 {
 		return fail(syscall.EINVAL)
 	}
-	ino, _, e := p.inodeArg(dirfd, path, flags)
+	ino, f, e := p.inodeArg(dirfd, path, flags)
 	if e != 0 {
 		return fail(e)
 	}
-	s := statOf(ino)
+	s := statOf(ino, f)
 	perm := uint64(s.Mode)
 	if s.UID == userID {
 		perm >>= 6

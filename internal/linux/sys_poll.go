@@ -53,8 +53,8 @@ func (p *Process) pollNow(addr, n uint64) uint64 {
 
 // waitReady makes attempts until one gives more than zero, at most for ns
 // nanoseconds. mask, if not nil, is the signal mask for that time; expired, if
-// not nil, is called when the time is over.
-func (p *Process) waitReady(attempt func() uint64, ns uint64, mask *uint64, expired func() uint64) uint64 {
+// not nil, is called when the time is over. file, if not nil, stays open.
+func (p *Process) waitReady(attempt func() uint64, ns uint64, mask *uint64, expired func() uint64, file *description) uint64 {
 	ret := attempt()
 	if ret == 0 && ns == 0 && expired != nil {
 		return expired()
@@ -65,7 +65,7 @@ func (p *Process) waitReady(attempt func() uint64, ns uint64, mask *uint64, expi
 	if mask != nil {
 		p.suspend(p.current, *mask)
 	}
-	w := wait{expired: expired, try: func() (uint64, bool) {
+	w := wait{expired: expired, file: file, try: func() (uint64, bool) {
 		ret := attempt()
 		return ret, ret != 0
 	}}
@@ -123,7 +123,7 @@ func (p *Process) poll(addr, n, wait uint64, mask *uint64) uint64 {
 	if n > maxDescriptors {
 		return fail(syscall.EINVAL)
 	}
-	return p.waitReady(func() uint64 { return p.pollNow(addr, n) }, wait, mask, nil)
+	return p.waitReady(func() uint64 { return p.pollNow(addr, n) }, wait, mask, nil, nil)
 }
 
 // sysPselect6 is what select of glibc 2.34 and newer calls.
@@ -222,5 +222,5 @@ func (p *Process) selectFiles(a *args, wait uint64, mask *uint64) uint64 {
 			return fail(syscall.EFAULT)
 		}
 		return 0
-	})
+	}, nil)
 }

@@ -55,21 +55,24 @@ func (p *Process) syscall() {
 //
 //   - fork, vfork, execve and their kin: there is one process. ENOSYS makes
 //     CPython raise OSError "Function not implemented".
-//   - socket: EPERM, because the network is refused by policy rather than
-//     unknown.
+//   - socket and connect: EPERM for what would leave the guest, because the
+//     network is refused by policy rather than unknown.
 var handlers = [maxCall]handler{
 	0: sysRead, 1: sysWrite, 2: sysOpen, 3: sysClose,
 	4: sysStat, 5: sysFstat, 6: sysLstat, 7: sysPoll,
 	8: sysLseek, 9: sysMmap, 10: sysMprotect, 11: sysMunmap,
 	12: sysBrk, 13: sysRtSigaction, 14: sysRtSigprocmask, 15: sysRtSigreturn,
 	16: sysIoctl, 17: sysPread64, 18: sysPwrite64, 19: sysReadv,
-	20: sysWritev, 21: sysAccess, 23: sysSelect, 24: sysSchedYield,
+	20: sysWritev, 21: sysAccess, 22: sysPipe, 23: sysSelect, 24: sysSchedYield,
 	25: sysMremap, 26: sysMsync, 28: sysMadvise,
 	32: sysDup, 33: sysDup2, 34: sysPause, 35: sysNanosleep,
 	36: sysGetitimer, 37: sysAlarm, 38: sysSetitimer,
 	39: answer(processID), // getpid
 	40: sysSendfile,
-	41: refuse(syscall.EPERM), // socket
+	41: sysSocket, 42: sysConnect, 43: sysAccept, 44: sysSendto,
+	45: sysRecvfrom, 46: sysSendmsg, 47: sysRecvmsg, 48: sysShutdown,
+	49: sysBind, 50: sysListen, 51: sysGetsockname, 52: sysGetpeername,
+	53: sysSocketpair, 54: sysSetsockopt, 55: sysGetsockopt,
 	56: sysClone, 60: sysExit,
 	61: refuse(syscall.ECHILD), // wait4
 	62: sysKill, 63: sysUname,
@@ -112,18 +115,20 @@ var handlers = [maxCall]handler{
 	198: refuse(syscall.EOPNOTSUPP),
 	199: refuse(syscall.EOPNOTSUPP),
 	200: sysTkill, 201: sysTime, 202: sysFutex,
-	204: sysSchedGetaffinity, 217: sysGetdents64, 218: sysSetTidAddress,
+	204: sysSchedGetaffinity, 213: sysEpollCreate, 217: sysGetdents64, 218: sysSetTidAddress,
 	221: answer(0), // fadvise64
 	227: sysClockSettime, 228: sysClockGettime, 229: sysClockGetres, 230: sysClockNanosleep,
-	231: sysExitGroup, 234: sysTgkill,
+	231: sysExitGroup, 232: sysEpollWait, 233: sysEpollCtl, 234: sysTgkill,
 	257: sysOpenat, 258: sysMkdirat, 259: sysMknod, 260: sysFchownat,
 	262: sysNewfstatat, 263: sysUnlinkat, 264: sysRenameat, 265: sysLinkat,
 	266: sysSymlinkat, 267: sysReadlinkat, 268: sysFchmodat, 269: sysFaccessat,
 	270: sysPselect6, 271: sysPpoll,
 	273: answer(0), // set_robust_list: matters only to other threads
-	280: sysUtimensat, 285: sysFallocate,
-	292: sysDup3, 295: sysPreadv, 296: sysPwritev,
-	302: sysPrlimit64, 309: sysGetcpu, 316: sysRenameat2, 318: sysGetrandom,
+	280: sysUtimensat, 281: sysEpollPwait, 283: sysTimerfdCreate, 284: sysEventfd,
+	285: sysFallocate, 286: sysTimerfdSettime, 287: sysTimerfdGettime, 288: sysAccept4,
+	290: sysEventfd2, 291: sysEpollCreate1,
+	292: sysDup3, 293: sysPipe2, 295: sysPreadv, 296: sysPwritev,
+	302: sysPrlimit64, 309: sysGetcpu, 316: sysRenameat2, 318: sysGetrandom, 319: sysMemfdCreate,
 	327: sysPreadv, 328: sysPwritev, 332: sysStatx,
-	435: sysClone3, 436: sysCloseRange, 439: sysFaccessat2,
+	435: sysClone3, 436: sysCloseRange, 439: sysFaccessat2, 441: sysEpollPwait2,
 }

@@ -85,6 +85,16 @@ func (fs *FS) Symlink(target string, dir *Inode, path string) syscall.Errno {
 	return e
 }
 
+// Mksock makes the name of a socket. mode has the umask applied. It fails as
+// Mkdir does.
+func (fs *FS) Mksock(dir *Inode, path string, mode uint32) (*Inode, syscall.Errno) {
+	w, e := fs.toNew(dir, path, Socket)
+	if e != 0 {
+		return nil, e
+	}
+	return fs.create(&w, Socket, mode&0o777, "")
+}
+
 // Link gives an inode one more name. It fails with EXDEV for an inode of the
 // base, EPERM for a folder, EMLINK past 4096 names, and ENOENT for a file that
 // lost its last name or was opened with O_TMPFILE and O_EXCL.

@@ -124,6 +124,8 @@ func (ino *Inode) Stat() Stat {
 		}
 	case Symlink:
 		s.Mode, s.Size = syscall.S_IFLNK|0o777, int64(len(ino.target))
+	case Socket:
+		s.Mode = syscall.S_IFSOCK | ino.mode
 	default:
 		s.Mode, s.Size, s.Blocks = syscall.S_IFREG|ino.mode, ino.data.size, ino.data.allocated()/512
 	}

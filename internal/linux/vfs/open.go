@@ -100,6 +100,8 @@ func (fs *FS) opened(ino *Inode, flags int) (*Inode, syscall.Errno) {
 		return ino, 0
 	case ino.kind == Symlink:
 		return nil, syscall.ELOOP
+	case ino.kind == Socket:
+		return nil, syscall.ENXIO
 	}
 	want := uint32(0)
 	switch flags & syscall.O_ACCMODE {

@@ -45,7 +45,8 @@ var (
 )
 
 // Export gives the writable layer, in an order that depends only on its
-// content. The bytes are copies. It fails with ErrUnnamed.
+// content, without the names of sockets, which are nobody's afterwards. The
+// bytes are copies. It fails with ErrUnnamed.
 func (fs *FS) Export() ([]Saved, error) {
 	if fs.orphans > 0 {
 		return nil, ErrUnnamed
@@ -59,6 +60,9 @@ func (fs *FS) Export() ([]Saved, error) {
 		}
 		for _, name := range slices.Sorted(maps.Keys(dirs[i].children)) {
 			c := dirs[i].children[name]
+			if c.kind == Socket {
+				continue
+			}
 			if n := first[c]; n > 0 {
 				out = append(out, Saved{Parent: i, Name: []byte(name), Kind: c.kind, Link: n})
 				dirs = append(dirs, nil)

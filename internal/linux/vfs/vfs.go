@@ -5,12 +5,13 @@ import "syscall"
 // Kind says what an inode is.
 type Kind uint8
 
-// The kinds of inode. There are no sockets and no FIFOs.
+// The kinds of inode. There are no FIFOs. A socket is only the name of one.
 const (
 	File Kind = iota
 	Dir
 	Symlink
 	Device
+	Socket
 )
 
 // Info describes one entry of a base.
