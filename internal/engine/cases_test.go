@@ -142,7 +142,7 @@ var asyncioCases = []kase{
 }
 
 // asyncioWorks: set it when epoll and socketpair are there.
-const asyncioWorks = false
+const asyncioWorks = true
 
 func TestAsyncioCases(t *testing.T) {
 	if !asyncioWorks {

@@ -83,6 +83,7 @@ type VCPU struct {
 	dirty      *uint64
 	regs       *Regs
 	sregs      *Sregs
+	events     *VCPUEvents
 }
 
 func newVCPU(fd int, run []byte) *VCPU {
@@ -95,6 +96,7 @@ func newVCPU(fd int, run []byte) *VCPU {
 		dirty:      (*uint64)(at(offDirtyRegs)),
 		regs:       (*Regs)(at(offSyncRegs)),
 		sregs:      (*Sregs)(at(offSyncSregs)),
+		events:     (*VCPUEvents)(at(offSyncEvents)),
 	}
 	*c.valid = syncRegs
 	return c
@@ -111,8 +113,18 @@ func (c *VCPU) MarkRegs() { *c.dirty |= syncRegs }
 func (c *VCPU) SyncSregs() { *c.valid |= syncSregs }
 
 // ExitSregs are the special registers as of the last exit, after SyncSregs.
-// They are only to be read.
+// Call MarkSregs after a change.
 func (c *VCPU) ExitSregs() *Sregs { return c.sregs }
+
+// MarkSregs makes the next Run take ExitSregs over.
+func (c *VCPU) MarkSregs() { *c.dirty |= syncSregs }
+
+// ResetEvents makes the next Run begin without pending exceptions, interrupts
+// and their shadows.
+func (c *VCPU) ResetEvents() {
+	*c.events = VCPUEvents{Flags: EventsNMIPending | EventsShadow}
+	*c.dirty |= syncEvents
+}
 
 // SetImmediateExit makes Run return at once, or not, from now on. It may be
 // called from any goroutine.

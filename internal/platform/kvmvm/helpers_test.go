@@ -3,6 +3,7 @@
 package kvmvm
 
 import (
+	"errors"
 	"os"
 	"runtime"
 	"sync"
@@ -111,6 +112,14 @@ func ring(t *testing.T, m *Machine) int {
 	t.Helper()
 	if m.mode == inStub {
 		return 3 // SYSRET leads nowhere else
+	}
+	// What is to be taken over by the next run is taken over by one that ends
+	// before the first instruction: KVM is asked, not our own copy.
+	m.vcpu.SetImmediateExit(true)
+	_, err := m.vcpu.Run()
+	m.vcpu.SetImmediateExit(false)
+	if !errors.Is(err, kvm.ErrInterrupted) {
+		t.Fatalf("a run that was to end at once: %v", err)
 	}
 	var s kvm.Sregs
 	if err := m.vcpu.GetSregs(&s); err != nil {

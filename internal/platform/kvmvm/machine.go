@@ -91,9 +91,7 @@ func (m *Machine) create() error {
 	if err = m.vcpu.SetXCR0(m.p.xcr0); err != nil {
 		return err
 	}
-	if m.ringZero = m.p.ringZero.Load(); !m.ringZero {
-		m.vcpu.SyncSregs()
-	}
+	m.ringZero = m.p.ringZero.Load()
 	if err = m.vcpu.SetMSRs(
 		kvm.MSREntry{Index: msrSTAR, Data: starValue},
 		kvm.MSREntry{Index: msrLSTAR, Data: stubAddr},
@@ -110,6 +108,10 @@ func (m *Machine) create() error {
 		return err
 	}
 	m.apicBase = s.APICBase
+	if !m.ringZero {
+		*m.vcpu.ExitSregs() = s
+		m.vcpu.SyncSregs()
+	}
 	return m.setUser(0, 0)
 }
 
@@ -137,7 +139,23 @@ func (m *Machine) setUser(fs, gs uint64) error {
 	s := kvm.Sregs{APICBase: m.apicBase}
 	userSregs(&s, fs, gs)
 	m.mode = inUser
-	return m.vcpu.SetSregs(&s)
+	if m.ringZero {
+		return m.vcpu.SetSregs(&s)
+	}
+	*m.vcpu.ExitSregs() = s
+	m.vcpu.MarkSregs()
+	return nil
+}
+
+// sregs gives the special registers of the stopped processor. Where they are
+// looked at after every system call they come and go with Run (kvm-pvm: an
+// ioctl costs a fifth of an exit); elsewhere they are read when needed.
+func (m *Machine) sregs() (*kvm.Sregs, error) {
+	if !m.ringZero {
+		return m.vcpu.ExitSregs(), nil
+	}
+	s := new(kvm.Sregs)
+	return s, m.vcpu.GetSregs(s)
 }
 
 // Regs implements platform.Machine.
@@ -148,13 +166,18 @@ func (m *Machine) SetFSBase(addr uint64) bool {
 	if !userCanonical(addr) {
 		return false
 	}
-	return m.vcpu.SetMSRs(kvm.MSREntry{Index: msrFSBase, Data: addr}) == nil
+	if m.ringZero {
+		return m.vcpu.SetMSRs(kvm.MSREntry{Index: msrFSBase, Data: addr}) == nil
+	}
+	m.vcpu.ExitSregs().FS.Base = addr
+	m.vcpu.MarkSregs()
+	return true
 }
 
 // Save implements platform.Machine.
 func (m *Machine) Save(c *platform.Context) error {
-	var s kvm.Sregs
-	if err := m.vcpu.GetSregs(&s); err != nil {
+	s, err := m.sregs()
+	if err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
 	}
 	if len(c.XSave) != kvm.XSaveSize {
@@ -179,9 +202,7 @@ func (m *Machine) Restore(c *platform.Context) error {
 	if err == nil {
 		err = m.vcpu.SetXSave(c.XSave)
 	}
-	if err == nil {
-		err = m.vcpu.SetEvents(&kvm.VCPUEvents{Flags: kvm.EventsNMIPending | kvm.EventsShadow})
-	}
+	m.vcpu.ResetEvents()
 	if err != nil {
 		return fmt.Errorf("%w: %w", platform.ErrMachine, err)
 	}
@@ -251,8 +272,7 @@ func (m *Machine) leaveStubs() (bool, error) {
 		return false, nil // in front of an OUT, which will exit
 	}
 	// Do what the SYSRET would.
-	var s kvm.Sregs
-	err := m.vcpu.GetSregs(&s)
+	s, err := m.sregs()
 	if err == nil {
 		err = m.setUser(s.FS.Base, s.GS.Base)
 	}
@@ -325,8 +345,8 @@ func (m *Machine) faultExit() (platform.Exit, error) {
 		return platform.Exit{Kind: platform.Shutdown, Vector: 8}, nil
 	}
 	e := platform.Exit{Kind: platform.Fault, Vector: uint8(stub)}
-	var s kvm.Sregs
-	if err := m.vcpu.GetSregs(&s); err != nil {
+	s, err := m.sregs()
+	if err != nil {
 		return platform.Exit{}, fmt.Errorf("%w: %w", platform.ErrMachine, err)
 	}
 	frame := m.mem[sp:stackTop]

@@ -61,7 +61,7 @@ func (p *Platform) probe() error {
 			return fmt.Errorf("this KVM lacks %s", c.name)
 		}
 	}
-	if p.sys.Cap(kvm.CapSyncRegs)&3 != 3 { // general and special registers
+	if p.sys.Cap(kvm.CapSyncRegs)&7 != 7 { // general and special registers, events
 		return errors.New("this KVM lacks synchronised registers (Linux 4.17 or newer has them)")
 	}
 	offered, err := p.sys.SupportedCPUID()
