@@ -51,6 +51,28 @@ func TestIdentitiesAndSimpleAnswers(t *testing.T) {
 	}
 }
 
+func TestTheOneProcessorCanBeChosen(t *testing.T) {
+	g := newGuest(t)
+	one, two := g.bytes(words(1)), g.bytes(words(2))
+	g.want(0, unix.SYS_SCHED_SETAFFINITY, 0, 8, one)
+	g.want(0, unix.SYS_SCHED_SETAFFINITY, processID, 8, one)
+	g.refused(syscall.EINVAL, unix.SYS_SCHED_SETAFFINITY, 0, 8, two)
+	g.refused(syscall.EINVAL, unix.SYS_SCHED_SETAFFINITY, 0, 0, one)
+	g.refused(syscall.EFAULT, unix.SYS_SCHED_SETAFFINITY, 0, 8, 8)
+	g.refused(syscall.ESRCH, unix.SYS_SCHED_SETAFFINITY, 4711, 8, one)
+	g.refused(syscall.ESRCH, unix.SYS_SCHED_GETAFFINITY, ^uint64(0), 8, one)
+	g.want(99, unix.SYS_SCHED_GET_PRIORITY_MAX, schedFIFO)
+	g.want(0, unix.SYS_SCHED_GET_PRIORITY_MIN, schedOther)
+	g.refused(syscall.EINVAL, unix.SYS_SCHED_GET_PRIORITY_MIN, 4)
+}
+
+func TestTheUserCannotBeChanged(t *testing.T) {
+	g := newGuest(t)
+	g.want(0, unix.SYS_SETRESUID, userID, uint64(1<<32-1), ^uint64(0))
+	g.refused(syscall.EPERM, unix.SYS_SETRESUID, 0, userID, userID)
+	g.refused(syscall.EPERM, unix.SYS_SETRESGID, userID, userID, 0)
+}
+
 func TestPriorityCanOnlyBeLowered(t *testing.T) {
 	g := newGuest(t)
 	g.want(20, unix.SYS_GETPRIORITY, 0, 0)

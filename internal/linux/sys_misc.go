@@ -80,6 +80,57 @@ func sysSchedGetaffinity(p *Process, a *args) uint64 {
 	return 8
 }
 
+// sysSchedSetaffinity agrees to the one processor there is.
+func sysSchedSetaffinity(p *Process, a *args) uint64 {
+	if id := uint64(uint32(a[0])); id != 0 && p.find(id) == nil && id != processID {
+		return fail(syscall.ESRCH)
+	}
+	var mask [1]byte
+	if a[1] == 0 {
+		return fail(syscall.EINVAL)
+	}
+	if !p.cpu.CopyIn(mask[:], a[2]) {
+		return fail(syscall.EFAULT)
+	}
+	if mask[0]&1 == 0 {
+		return fail(syscall.EINVAL)
+	}
+	return 0
+}
+
+// The scheduling policies (include/uapi/linux/sched.h).
+const (
+	schedOther = 0
+	schedFIFO  = 1
+	schedRR    = 2
+	schedBatch = 3
+	schedIdle  = 5
+)
+
+// sysSchedPriorityMax and sysSchedPriorityMin tell the priorities of a policy.
+func sysSchedPriorityMax(_ *Process, a *args) uint64 { return schedPriority(a[0], 99) }
+func sysSchedPriorityMin(_ *Process, a *args) uint64 { return schedPriority(a[0], 1) }
+
+func schedPriority(policy, realtime uint64) uint64 {
+	switch policy {
+	case schedFIFO, schedRR:
+		return realtime
+	case schedOther, schedBatch, schedIdle:
+		return 0
+	}
+	return fail(syscall.EINVAL)
+}
+
+// sysSetresuid answers setresuid and setresgid: nothing may change.
+func sysSetresuid(_ *Process, a *args) uint64 {
+	for _, id := range a[:3] {
+		if id := uint32(id); id != userID && id != math.MaxUint32 {
+			return fail(syscall.EPERM)
+		}
+	}
+	return 0
+}
+
 func sysGetcpu(p *Process, a *args) uint64 {
 	for _, addr := range a[:2] {
 		if addr != 0 && !p.cpu.CopyOut(addr, make([]byte, 4)) {

@@ -92,11 +92,13 @@ var handlers = [maxCall]handler{
 	111: answer(processID),     // getpgrp
 	112: refuse(syscall.EPERM), // setsid
 	115: answer(0),             // getgroups: none
-	118: sysGetresuid, 120: sysGetresuid,
+	117: sysSetresuid, 119: sysSetresuid, 118: sysGetresuid, 120: sysGetresuid,
 	121: answer(processID), 124: answer(processID), // getpgid, getsid
 	127: sysRtSigpending, 128: sysRtSigtimedwait, 130: sysRtSigsuspend, 131: sysSigaltstack,
 	133: sysMknod, 137: sysStatfs, 138: sysFstatfs,
 	140: sysGetpriority, 141: sysSetpriority,
+	145: answer(schedOther), // sched_getscheduler
+	146: sysSchedPriorityMax, 147: sysSchedPriorityMin,
 	157: sysPrctl, 158: sysArchPrctl, 160: sysSetrlimit,
 	161: refuse(syscall.EPERM), // chroot
 	162: answer(0),             // sync
@@ -115,7 +117,7 @@ var handlers = [maxCall]handler{
 	198: refuse(syscall.EOPNOTSUPP),
 	199: refuse(syscall.EOPNOTSUPP),
 	200: sysTkill, 201: sysTime, 202: sysFutex,
-	204: sysSchedGetaffinity, 213: sysEpollCreate, 217: sysGetdents64, 218: sysSetTidAddress,
+	203: sysSchedSetaffinity, 204: sysSchedGetaffinity, 213: sysEpollCreate, 217: sysGetdents64, 218: sysSetTidAddress,
 	221: answer(0), // fadvise64
 	227: sysClockSettime, 228: sysClockGettime, 229: sysClockGetres, 230: sysClockNanosleep,
 	231: sysExitGroup, 232: sysEpollWait, 233: sysEpollCtl, 234: sysTgkill,
