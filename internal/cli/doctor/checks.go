@@ -26,6 +26,9 @@ type Host struct {
 	// KVM goes through the steps of making a virtual machine and says how far
 	// it came.
 	KVM func() (reached KVMStep, err error)
+	// Features runs a guest and counts the processor's features that it sees and
+	// names those that it does not.
+	Features func() (seen int, missing []string, err error)
 	// User gives the user's name, Group that of the group of the KVM device.
 	User, Group func() string
 	// Python looks for the Python that would be captured.
@@ -104,7 +107,18 @@ func (h Host) kvm(vendor string) []Check {
 		}
 		checks = append(checks, r.ok)
 	}
-	return checks
+	return append(checks, h.features())
+}
+
+func (h Host) features() Check {
+	seen, missing, err := h.Features()
+	switch {
+	case err != nil:
+		return Check{"kvm-guest", Fail, "a guest does not run: " + err.Error(), ""}
+	case len(missing) > 0:
+		return Check{"kvm-guest", Warn, "a guest runs but does not see " + strings.Join(missing, ", ") + ": numpy and its like may use much slower code", ""}
+	}
+	return Check{"kvm-guest", OK, fmt.Sprintf("a guest runs and sees all %d features that libraries ask this processor for", seen), ""}
 }
 
 func kvmModule(vendor string) string {

@@ -25,6 +25,7 @@ func healthy(dir string) Host {
 		Kernel:      func() string { return "6.12.0" },
 		PagemapScan: func() bool { return true },
 		KVM:         func() (KVMStep, error) { return KVMReady, nil },
+		Features:    func() (int, []string, error) { return 20, nil, nil },
 		User:        func() string { return "ada" },
 		Group:       func() string { return "kvm" },
 		Python:      func(context.Context) (string, error) { return "/usr/bin/python3 is Python 3.12.1", nil },
@@ -63,6 +64,12 @@ func TestEachTroubleIsNamedWithItsRemedy(t *testing.T) {
 		{"a device that fails", func(h *Host) { h.KVM = step(KVMPresent, errors.New("odd")) }, "kvm-access", Fail, "odd", ""},
 		{"an odd version", func(h *Host) { h.KVM = step(KVMOpen, errors.New("version 13")) }, "kvm-api", Fail, "13", ""},
 		{"no machine", func(h *Host) { h.KVM = step(KVMVersion, errors.New("device busy")) }, "kvm-vm", Fail, "busy", ""},
+		{"a guest without a feature", func(h *Host) {
+			h.Features = func() (int, []string, error) { return 19, []string{"LZCNT"}, nil }
+		}, "kvm-guest", Warn, "does not see LZCNT", ""},
+		{"a guest that does not run", func(h *Host) {
+			h.Features = func() (int, []string, error) { return 0, nil, errors.New("odd exit") }
+		}, "kvm-guest", Fail, "odd exit", ""},
 		{"no Python", func(h *Host) {
 			h.Python = func(context.Context) (string, error) { return "", errors.New("no python3 found") }
 		}, "python", Fail, "no python3", "sudo apt-get install -y python3"},

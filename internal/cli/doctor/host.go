@@ -22,6 +22,7 @@ func ThisHost(cacheDir func() (string, error)) Host {
 		Kernel:      kernel,
 		PagemapScan: pagemapScan,
 		KVM:         probeKVM,
+		Features:    probeFeatures,
 		User:        userName,
 		Group:       deviceGroup,
 		Python:      python,

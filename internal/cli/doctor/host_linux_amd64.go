@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
 // probeKVM makes a virtual machine and a processor, and nothing runs in them.
@@ -35,6 +36,16 @@ func probeKVM() (KVMStep, error) {
 		return KVMVersion, err
 	}
 	return KVMReady, cpu.Close()
+}
+
+// probeFeatures runs the platform's self-test.
+func probeFeatures() (int, []string, error) {
+	p, err := kvmvm.New()
+	if err != nil {
+		return 0, nil, err
+	}
+	f, err := p.SelfTest()
+	return f.Seen, f.Missing, errors.Join(err, p.Close())
 }
 
 // deviceGroup names the group that may open the KVM device.

@@ -12,3 +12,5 @@ func pagemapScan() bool          { return false }
 func deviceGroup() string        { return "" }
 func owned(fs.FileInfo) bool     { return false }
 func writable(string) error      { return errors.ErrUnsupported }
+
+func probeFeatures() (int, []string, error) { return 0, nil, errors.ErrUnsupported }
