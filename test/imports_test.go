@@ -12,6 +12,13 @@ const module = "github.com/maf-sandbox/maf-sandbox-go/"
 // directly or not. Dependencies point one way.
 var mayImport = map[string][]string{
 	"guest":                   {},
+	"sandbox":                 {},
+	"sandbox/sandboxtest":     {"sandbox"},
+	"internal/wire":           {},
+	"internal/worker": {
+		"guest", "internal/engine", "internal/image", "internal/kvm", "internal/linux", "internal/linux/vfs", "internal/platform",
+		"internal/platform/kvmvm", "internal/private", "internal/snapshot", "internal/vdso", "internal/wire",
+	},
 	"internal/kvm":            {},
 	"internal/vdso":           {},
 	"internal/private":        {},

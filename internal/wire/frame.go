@@ -13,13 +13,16 @@ type Kind uint32
 // The kinds of frames. Call numbers are chosen by the host; what a worker sends
 // for a call carries its number.
 const (
+	// KindStart (supervisor) is the first frame to a worker: a Start.
+	KindStart Kind = iota + 1
 	// KindRun (host) asks to run a program; its payload is a Run.
-	KindRun Kind = iota + 1
+	KindRun
 	// KindReset (host) asks to put the guest back to its template.
 	KindReset
 	// KindInterrupt (host) cancels the call with the frame's number.
 	KindInterrupt
-	// KindReady (worker) is the first frame: a Ready.
+	// KindReady (worker) answers the start: a Ready. A worker that cannot start
+	// answers KindDone for call 0.
 	KindReady
 	// KindStdout and KindStderr (worker) carry output as it arrives.
 	KindStdout

@@ -7,6 +7,19 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
+// Start tells a worker what to serve.
+type Start struct {
+	// Image is the path of an image file, Templates the folder of its template.
+	Image, Templates string
+	// Memory is the guest's memory in bytes.
+	Memory int64
+	// Grace is how long a program has to obey an interrupt.
+	Grace time.Duration
+	// Warm: run a small program and reset before being ready, so that the first
+	// call finds the pages it needs.
+	Warm bool
+}
+
 // Run is a program to run.
 type Run struct {
 	Code     []byte
@@ -20,7 +33,7 @@ type Run struct {
 	Echo, Live bool
 }
 
-// Ready tells what a worker is about to serve.
+// Ready tells what a worker serves.
 type Ready struct {
 	// Generation names what the guest holds.
 	Generation string

@@ -1,0 +1,60 @@
+package worker
+
+import (
+	"context"
+	"errors"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
+)
+
+// machine is the engine's sandbox with all that belongs to it alone.
+type machine struct {
+	*engine.VM
+	template *engine.Template
+	platform *kvmvm.Platform
+}
+
+// Open is the Opener for KVM.
+func Open(ctx context.Context, s wire.Start) (Machine, wire.Ready, error) {
+	m := new(machine)
+	r, err := m.open(ctx, s)
+	if err != nil {
+		return nil, wire.Ready{}, errors.Join(err, m.Close())
+	}
+	return m, r, nil
+}
+
+func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
+	var err error
+	if m.platform, err = kvmvm.New(); err != nil {
+		return wire.Ready{}, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
+	}
+	m.template, err = engine.Open(ctx, engine.Config{
+		Image: s.Image, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace,
+	})
+	if err != nil {
+		return wire.Ready{}, err
+	}
+	if m.VM, err = m.template.New(ctx); err != nil {
+		return wire.Ready{}, err
+	}
+	i := m.template.Info()
+	return wire.Ready{Engine: i.Engine, Isolation: i.Isolation, Python: i.Python}, nil
+}
+
+// Close implements Machine.
+func (m *machine) Close() error {
+	var errs []error
+	if m.VM != nil {
+		errs = append(errs, m.VM.Close())
+	}
+	if m.template != nil {
+		errs = append(errs, m.template.Close())
+	}
+	if m.platform != nil {
+		errs = append(errs, m.platform.Close())
+	}
+	return errors.Join(errs...)
+}
