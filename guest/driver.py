@@ -164,17 +164,28 @@ def make_driver():
     sys.stderr = sys.__stderr__ = stderr
     preadv(RINGS, [out.memory, err.memory], 0)
 
-    def interrupt(signum, frame):
-        # Outside the user's program nobody could handle it.
-        if running[0]:
-            interrupted[0] = True
-            raise KeyboardInterrupt
+    class Interrupt:
+        """The handler of SIGINT. It stands in for the interpreter's own one and,
+        like a function in C, does not turn into a method."""
+
+        __module__, __name__ = "signal", "default_int_handler"
+
+        def __repr__(self):
+            return "<built-in function default_int_handler>"
+
+        def __call__(self, signum, frame):
+            # Outside the user's program nobody could handle it.
+            if running[0]:
+                interrupted[0] = True
+                raise KeyboardInterrupt
 
     # asyncio handles SIGINT its own way, by cancelling the main task, only where
     # it finds the default handler.
-    signal.default_int_handler = interrupt
+    interrupt = signal.default_int_handler = Interrupt()
     signal.signal(signal.SIGINT, interrupt)
     faulthandler.enable(file=2, all_threads=False)
+
+    interrupt_code = Interrupt.__call__.__code__
 
     def report(e, skip):
         """Print an exception as the interpreter would, without our own frames."""
@@ -184,7 +195,7 @@ def make_driver():
         last, t = None, tb
         while t is not None and t.tb_next is not None:
             last, t = t, t.tb_next
-        if last is not None and t.tb_frame.f_code is interrupt.__code__:
+        if last is not None and t.tb_frame.f_code is interrupt_code:
             last.tb_next = None
         if isinstance_(e, MemoryError):
             reserve.clear()

@@ -38,8 +38,10 @@ def _patch_socket(m):
     unknown = _refuse("name resolution")
     loopback = {m.AF_INET: "127.0.0.1", m.AF_INET6: "::1"}
 
+    own_names = ("localhost", b"localhost", m.gethostname())
+
     def numeric(family, host):
-        if host in ("localhost", b"localhost"):
+        if host in own_names:
             return loopback.get(family, "127.0.0.1")
         return host
 

@@ -11,10 +11,10 @@ const module = "github.com/maf-sandbox/maf-sandbox-go/"
 // mayImport says which packages of this module each package may import,
 // directly or not. Dependencies point one way.
 var mayImport = map[string][]string{
-	"guest":                   {},
-	"sandbox":                 {},
-	"sandbox/sandboxtest":     {"sandbox"},
-	"internal/wire":           {},
+	"guest":               {},
+	"sandbox":             {},
+	"sandbox/sandboxtest": {"sandbox"},
+	"internal/wire":       {},
 	"internal/worker": {
 		"guest", "internal/engine", "internal/image", "internal/kvm", "internal/linux", "internal/linux/vfs", "internal/platform",
 		"internal/platform/kvmvm", "internal/private", "internal/snapshot", "internal/vdso", "internal/wire",

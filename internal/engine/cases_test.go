@@ -200,7 +200,7 @@ func (c kase) limit() time.Duration {
 	switch {
 	case c.timeout == 0:
 		return patience(engine.DefaultTimeout)
-	case errors.Is(c.want.err, engine.ErrTimeout) || slices.Contains(c.want.or, error(engine.ErrTimeout)):
+	case errors.Is(c.want.err, engine.ErrTimeout) || slices.Contains(c.want.or, engine.ErrTimeout):
 		return min(patience(c.timeout), max(c.timeout, 2*time.Second))
 	default:
 		return patience(c.timeout)

@@ -50,6 +50,10 @@ type Machine struct {
 	tscOffset uint64
 	// ringZero is the platform's when the machine was made.
 	ringZero bool
+	// fromZero says that the last system call arrived in ring 0; only kept while
+	// ringZero is not known. Moving back to ring 3 overwrites the registers that
+	// tell.
+	fromZero bool
 	apicBase uint64
 
 	// found is the buffer of Revert's scan.
@@ -323,6 +327,7 @@ func (m *Machine) stayUser() error {
 		return nil // the way back is SYSRET
 	}
 	s := m.vcpu.ExitSregs()
+	m.fromZero = s.CS.Selector&3 == 0
 	if s.CS.Selector&3 == 3 {
 		return nil
 	}

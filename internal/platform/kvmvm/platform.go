@@ -115,7 +115,7 @@ func (p *Platform) Probe() error {
 		err = fmt.Errorf("a first system call ended as exit %d, exception %d", e.Kind, e.Vector)
 	}
 	// Where it arrived, not where Run left it.
-	if err == nil && m.vcpu.ExitSregs().CS.Selector&3 == 0 {
+	if err == nil && m.fromZero {
 		p.ringZero.Store(true)
 	}
 	return errors.Join(err, m.Close(), unix.Close(fd))

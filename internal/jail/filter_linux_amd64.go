@@ -1,0 +1,189 @@
+package jail
+
+import (
+	"math"
+	"syscall"
+
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+)
+
+// always are the calls allowed with any arguments. The kernel remembers these
+// (since 5.11) and does not run the filter for them.
+var always = []uint32{
+	// The descriptors held. Reading at an offset is how a page of a file that
+	// is held, or the process's own page map, is read.
+	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_CLOSE,
+	// Waiting. Descriptors can be waited for, not made.
+	unix.SYS_POLL, unix.SYS_PPOLL, unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL, unix.SYS_FUTEX,
+	unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,
+	// Time, where the vDSO has to ask, and random numbers.
+	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_GETTIMEOFDAY, unix.SYS_GETRANDOM,
+	// Memory. mmap and mprotect have conditions.
+	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MEMBARRIER,
+	// Signals of one's own.
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
+	// Threads as they come and go.
+	unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_EXIT, unix.SYS_EXIT_GROUP,
+}
+
+// answered are the calls that get an error instead of a death: a C library
+// makes them by itself when a thread starts, and goes on without.
+var answered = []struct {
+	nr    uint32
+	errno syscall.Errno
+}{
+	// The flags of clone3 are in memory, where a filter cannot look. C
+	// libraries turn to clone where it does not exist.
+	{unix.SYS_CLONE3, unix.ENOSYS},
+	// glibc before 2.35 counts the processors from a file when a thread first
+	// allocates. Landlock refuses with the same error.
+	{unix.SYS_OPENAT, unix.EACCES},
+}
+
+const (
+	// threadMust are the flags without which clone would make a process or
+	// leave something unshared.
+	threadMust = unix.CLONE_VM | unix.CLONE_FS | unix.CLONE_FILES | unix.CLONE_SIGHAND | unix.CLONE_THREAD
+	// threadMay are those that the Go runtime and C libraries add.
+	threadMay = unix.CLONE_SYSVSEM | unix.CLONE_SETTLS | unix.CLONE_PARENT_SETTID | unix.CLONE_CHILD_SETTID | unix.CLONE_CHILD_CLEARTID
+	// readWrite is all that memory can be: nothing becomes executable.
+	readWrite = unix.PROT_READ | unix.PROT_WRITE
+	// setVMA is PR_SET_VMA, by which the runtime names its memory (Go 1.25,
+	// Linux 5.17).
+	setVMA = unix.PR_SET_VMA
+)
+
+// condition holds when (argument & mask) == value, over all 64 bits.
+type condition struct {
+	arg         int // 0 to 5
+	mask, value uint64
+}
+
+// rule allows a call when all conditions hold.
+type rule []condition
+
+// conditional is a call that is allowed when one of the rules holds.
+type conditional struct {
+	nr    uint32
+	rules []rule
+}
+
+// sometimes are the calls allowed with certain arguments. Bits of an argument
+// that the kernel does not look at have to be zero, too.
+func sometimes(pid int, ioctls []uint32) []conditional {
+	requests := make([]rule, 0, len(ioctls))
+	for _, nr := range ioctls {
+		requests = append(requests, rule{is(1, uint64(nr))})
+	}
+	return []conditional{
+		{unix.SYS_IOCTL, requests}, // first, because it is called most
+		{unix.SYS_MMAP, []rule{{only(2, readWrite)}}},
+		{unix.SYS_MPROTECT, []rule{{only(2, readWrite)}}},
+		// Signals to one's own threads: pre-emption, and interrupting a virtual
+		// processor.
+		{unix.SYS_TGKILL, []rule{{is(0, uint64(pid))}}},
+		// Threads, never processes.
+		{unix.SYS_CLONE, []rule{{{0, ^uint64(threadMay), threadMust}}}},
+		// Looking at descriptors and changing how they block; never who gets
+		// signals about them.
+		{unix.SYS_FCNTL, []rule{
+			{is(1, unix.F_GETFD)}, {is(1, unix.F_GETFL)}, {is(1, unix.F_SETFL), {2, unix.O_ASYNC, 0}},
+		}},
+		{unix.SYS_PRCTL, []rule{{is(0, setVMA)}}},
+		// The number of processors, for the process itself.
+		{unix.SYS_SCHED_GETAFFINITY, []rule{{is(0, 0)}}},
+	}
+}
+
+func is(arg int, v uint64) condition { return condition{arg, math.MaxUint64, v} }
+
+// only allows no bits but those of mask.
+func only(arg int, mask uint64) condition { return condition{arg, ^mask, 0} }
+
+// Offsets in struct seccomp_data (include/uapi/linux/seccomp.h). Arguments are
+// 64 bits wide, the filter's words 32: the low one comes first on x86-64.
+const (
+	offNumber = 0
+	offArch   = 4
+	offArgs   = 16
+)
+
+// x32 marks the numbers of the x32 ABI, which shares x86-64's architecture.
+const x32 = 0x40000000
+
+// What the filter answers.
+const (
+	verdictAllow = unix.SECCOMP_RET_ALLOW
+	verdictKill  = unix.SECCOMP_RET_KILL_PROCESS
+	verdictErrno = unix.SECCOMP_RET_ERRNO // plus the number
+)
+
+// assemble makes the filter's program.
+//
+// Every call has a block of its own, which ends in a verdict: nothing that a
+// block has loaded is ever compared in another. (The filter module that was
+// tried first goes on to the next call's number with an argument loaded, so
+// that mmap with protection 7 passed for call 7, poll.)
+func assemble(pid int, ioctls []uint32) []bpf.Instruction {
+	p := []bpf.Instruction{
+		bpf.LoadAbsolute{Off: offArch, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AUDIT_ARCH_X86_64, SkipTrue: 1},
+		bpf.RetConstant{Val: verdictKill},
+		bpf.LoadAbsolute{Off: offNumber, Size: 4},
+		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32, SkipFalse: 1},
+		bpf.RetConstant{Val: verdictKill},
+	}
+	for _, c := range sometimes(pid, ioctls) {
+		block := c.assemble()
+		p = append(p,
+			bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.nr, SkipTrue: 1},
+			bpf.Jump{Skip: uint32(len(block))}) // may be further than JumpIf reaches
+		p = append(p, block...)
+	}
+	for _, nr := range always {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: nr, SkipFalse: 1}, bpf.RetConstant{Val: verdictAllow})
+	}
+	for _, a := range answered {
+		p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: a.nr, SkipFalse: 1}, bpf.RetConstant{Val: verdictErrno | uint32(a.errno)})
+	}
+	return append(p, bpf.RetConstant{Val: verdictKill})
+}
+
+// assemble makes the block of one call: rule after rule, then the refusal.
+func (c conditional) assemble() []bpf.Instruction {
+	var p []bpf.Instruction
+	for _, r := range c.rules {
+		p = append(p, r.assemble()...)
+	}
+	return append(p, bpf.RetConstant{Val: verdictKill})
+}
+
+// assemble makes the instructions that allow the call if the rule holds, and
+// fall through if not. A rule has a handful of conditions of eight instructions
+// at most, which JumpIf reaches across.
+func (r rule) assemble() []bpf.Instruction {
+	var p []bpf.Instruction
+	var jumps []int
+	for _, c := range r {
+		for word, shift := range []int{0, 32} {
+			mask, value := uint32(c.mask>>shift), uint32(c.value>>shift)
+			if mask == 0 {
+				continue
+			}
+			p = append(p, bpf.LoadAbsolute{Off: uint32(offArgs + 8*c.arg + 4*word), Size: 4})
+			if mask != math.MaxUint32 {
+				p = append(p, bpf.ALUOpConstant{Op: bpf.ALUOpAnd, Val: mask})
+			}
+			jumps = append(jumps, len(p))
+			p = append(p, bpf.JumpIf{Cond: bpf.JumpEqual, Val: value})
+		}
+	}
+	p = append(p, bpf.RetConstant{Val: verdictAllow})
+	for _, at := range jumps {
+		j := p[at].(bpf.JumpIf)
+		j.SkipFalse = uint8(len(p) - at - 1)
+		p[at] = j
+	}
+	return p
+}

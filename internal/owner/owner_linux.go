@@ -1,0 +1,251 @@
+package owner
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// Errors for errors.Is.
+var (
+	// ErrBusy is the class of every *BusyError.
+	ErrBusy = errors.New("owned by another process")
+	// ErrUnsafe is the class of every *UnsafeError.
+	ErrUnsafe = errors.New("ownership cannot be relied on")
+	// ErrNamespace says that a name is not a namespace.
+	ErrNamespace = errors.New("not an ownership namespace")
+)
+
+// MaxNamespace is the longest name of a namespace, in bytes.
+const MaxNamespace = 64
+
+// DefaultNamespace is that of hosts that name none.
+const DefaultNamespace = "default"
+
+// prefix starts the names of all lock files, tempPrefix of unfinished ones.
+const (
+	prefix     = "maf-sandbox-"
+	suffix     = ".lock"
+	tempPrefix = ".maf-sandbox-new-"
+)
+
+// lockMode lets everybody open the file for reading, which is all that locking
+// needs, and nobody change it.
+const lockMode = 0o444
+
+// BusyError says that somebody else owns a namespace.
+type BusyError struct {
+	// Namespace and Path are what was asked for and its file.
+	Namespace, Path string
+	// PID is the process that took the lock, as far as this process can see it;
+	// 0 when it cannot. It is for messages only: that process may be gone while
+	// those it gave the lock to still hold it.
+	PID int
+	// Command is that process's name; empty when it cannot be told.
+	Command string
+}
+
+// Error is one line.
+func (e *BusyError) Error() string {
+	who := "another process"
+	if e.PID != 0 {
+		who = fmt.Sprintf("process %d", e.PID)
+		if e.Command != "" {
+			who += fmt.Sprintf(" (%s)", e.Command)
+		}
+	}
+	return fmt.Sprintf("%s owns the namespace %q; route requests and purges to that host, or choose another namespace (lock: %s)", who, e.Namespace, e.Path)
+}
+
+// Unwrap gives ErrBusy.
+func (e *BusyError) Unwrap() error { return ErrBusy }
+
+// UnsafeError says what is wrong with a lock file or its folder.
+type UnsafeError struct {
+	// Path is what was looked at, Problem what is wrong with it.
+	Path, Problem string
+}
+
+// Error is one line.
+func (e *UnsafeError) Error() string { return e.Path + " " + e.Problem }
+
+// Unwrap gives ErrUnsafe.
+func (e *UnsafeError) Unwrap() error { return ErrUnsafe }
+
+// CheckNamespace says whether a name can be a namespace: 1 to MaxNamespace
+// letters, digits, dots, underscores and hyphens of ASCII, starting with a
+// letter or a digit.
+func CheckNamespace(name string) error {
+	if name == "" || len(name) > MaxNamespace {
+		return fmt.Errorf("%w: a name has 1 to %d bytes, not %d", ErrNamespace, MaxNamespace, len(name))
+	}
+	for i, c := range []byte(name) {
+		letter := 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
+		if !letter && (i == 0 || !strings.ContainsRune("._-", rune(c))) {
+			return fmt.Errorf("%w: %q at byte %d of %q; letters, digits, and after the first also '.', '_' and '-'", ErrNamespace, c, i+1, name)
+		}
+	}
+	return nil
+}
+
+// Lock is the ownership of a namespace.
+type Lock struct {
+	namespace, path string
+	pid             int
+
+	mu   sync.Mutex
+	file *os.File // nil once released
+}
+
+// Acquire makes this process the owner of a namespace whose lock file is in
+// dir. It does not wait: when somebody else is the owner, the error is a
+// *BusyError.
+func Acquire(dir, namespace string) (*Lock, error) {
+	if err := CheckNamespace(namespace); err != nil {
+		return nil, err
+	}
+	if err := checkFolder(dir); err != nil {
+		return nil, fmt.Errorf("own namespace %q: %w", namespace, err)
+	}
+	l := &Lock{namespace: namespace, path: filepath.Join(dir, prefix+namespace+suffix), pid: os.Getpid()}
+	var err error
+	if l.file, err = openOrPublish(dir, l.path); err != nil {
+		return nil, fmt.Errorf("own namespace %q: %w", namespace, err)
+	}
+	if err := l.take(); err != nil {
+		_ = l.file.Close()
+		return nil, fmt.Errorf("own namespace %q: %w", namespace, err)
+	}
+	return l, nil
+}
+
+// take locks the open file and makes sure that it is the one of that name.
+func (l *Lock) take() error {
+	var st, now unix.Stat_t
+	fd := int(l.file.Fd())
+	if err := unix.Fstat(fd, &st); err != nil {
+		return &os.PathError{Op: "stat", Path: l.path, Err: err}
+	}
+	switch {
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return &UnsafeError{Path: l.path, Problem: "is not a regular file"}
+	case st.Nlink != 1:
+		return &UnsafeError{Path: l.path, Problem: fmt.Sprintf("has %d names; a lock file has exactly one", st.Nlink)}
+	case st.Mode&0o222 != 0:
+		return &UnsafeError{Path: l.path, Problem: fmt.Sprintf("can be written to (mode %03o); a lock file has mode %03o", st.Mode&0o777, lockMode)}
+	}
+	switch err := flock(fd); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		b := &BusyError{Namespace: l.namespace, Path: l.path}
+		b.PID, b.Command = holder(st.Dev, st.Ino)
+		return b
+	case err != nil:
+		return &os.PathError{Op: "flock", Path: l.path, Err: err}
+	}
+	err := unix.Lstat(l.path, &now)
+	if err != nil && !errors.Is(err, unix.ENOENT) {
+		return &os.PathError{Op: "lstat", Path: l.path, Err: err}
+	}
+	if err != nil || now.Dev != st.Dev || now.Ino != st.Ino || now.Nlink != 1 {
+		return &UnsafeError{Path: l.path, Problem: "was replaced while it was being locked"}
+	}
+	return nil
+}
+
+func flock(fd int) error {
+	for {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if !errors.Is(err, unix.EINTR) {
+			return err
+		}
+	}
+}
+
+// Namespace is what is owned.
+func (l *Lock) Namespace() string { return l.namespace }
+
+// Path is the lock file.
+func (l *Lock) Path() string { return l.path }
+
+// File gives the open lock file, to be passed on to a process that must keep
+// the namespace owned (exec.Cmd.ExtraFiles). It must not be closed by the
+// caller and is nil once released.
+func (l *Lock) File() *os.File {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file
+}
+
+// Owns says whether this process is the owner: it acquired the lock and has not
+// released it. In a copy of the process made by fork it is false.
+func (l *Lock) Owns() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.file != nil && l.pid == os.Getpid()
+}
+
+// Release closes this process's descriptor. The namespace stays owned as long
+// as another process has a copy. The file stays. It may be called again.
+func (l *Lock) Release() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.file == nil {
+		return nil
+	}
+	err := l.file.Close()
+	l.file = nil
+	return err
+}
+
+// openOrPublish opens the lock file, making it first if there is none.
+func openOrPublish(dir, path string) (*os.File, error) {
+	f, err := open(path)
+	if !errors.Is(err, os.ErrNotExist) {
+		return f, err
+	}
+	if err := publish(dir, path); err != nil {
+		return nil, err
+	}
+	return open(path)
+}
+
+// open opens without following a link and without waiting.
+func open(path string) (*os.File, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	switch {
+	case errors.Is(err, unix.ELOOP):
+		return nil, &UnsafeError{Path: path, Problem: "is a symbolic link"}
+	case errors.Is(err, unix.ENXIO):
+		return nil, &UnsafeError{Path: path, Problem: "is not a regular file"} // a socket
+	case err != nil:
+		return nil, &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
+// publish makes a lock file under a temporary name and gives it its name. That
+// somebody else was faster is no error: theirs is as good.
+func publish(dir, path string) error {
+	f, err := os.CreateTemp(dir, tempPrefix+"*")
+	if err != nil {
+		return err
+	}
+	temp := f.Name()
+	err = errors.Join(f.Chmod(lockMode), f.Close())
+	if err == nil {
+		err = unix.Renameat2(unix.AT_FDCWD, temp, unix.AT_FDCWD, path, unix.RENAME_NOREPLACE)
+		if err == nil {
+			return nil
+		}
+		if errors.Is(err, unix.EEXIST) {
+			return os.Remove(temp)
+		}
+		err = &os.LinkError{Op: "rename", Old: temp, New: path, Err: err}
+	}
+	return errors.Join(err, os.Remove(temp))
+}
