@@ -93,6 +93,13 @@ type recordFile interface {
 	record(n uint64) int
 }
 
+// scatterFile is a channel that puts what is read into guest memory itself, so
+// that nothing is lost that has no place there.
+type scatterFile interface {
+	channel
+	scatter(p *Process, iov []iovec) (uint64, syscall.Errno)
+}
+
 // put2 hands out two new descriptors to addr, or none.
 func (p *Process) put2(addr uint64, a, b *description, cloexec bool) uint64 {
 	out := make([]byte, 0, 8)
@@ -230,17 +237,25 @@ func (q *queue) drop(c *channels, n int) {
 	q.chunks = slices.Delete(q.chunks, 0, k)
 }
 
-// take moves bytes to b.
-func (q *queue) take(c *channels, b []byte) int {
+// spread copies what a queue holds to guest memory and gives how much of it: an
+// error only if it was nothing.
+func (p *Process) spread(q *queue, iov []iovec) (int, syscall.Errno) {
 	total := 0
-	for total < len(b) {
-		f := q.front(0, len(b)-total)
-		if len(f) == 0 {
-			break
+	for _, v := range iov {
+		for v.n > 0 {
+			b := q.front(total, int(min(v.n, maxCount)))
+			if len(b) == 0 {
+				return total, 0
+			}
+			if !p.cpu.CopyOut(v.addr, b) {
+				if total == 0 {
+					return 0, syscall.EFAULT
+				}
+				return total, 0
+			}
+			total += len(b)
+			v.addr, v.n = v.addr+uint64(len(b)), v.n-uint64(len(b))
 		}
-		copy(b[total:], f)
-		q.drop(c, len(f))
-		total += len(f)
 	}
-	return total
+	return total, 0
 }

@@ -89,6 +89,7 @@ func (d *descriptors) unlist(f *description) {
 }
 
 func (d *descriptors) init() {
+	clear(d.table) // what earlier files hold
 	d.table = append(d.table[:0],
 		descriptor{file: &description{file: emptyStream{}, refs: 1}},
 		descriptor{file: &description{file: sinkStream(1), flags: syscall.O_WRONLY, refs: 1}},

@@ -3,6 +3,7 @@ package linux
 import (
 	"bytes"
 	"encoding/binary"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -72,7 +73,9 @@ func newFuzzer(g *guest, data []byte) *fuzzer {
 		at, _ := g.sockaddr(name)
 		f.addresses = append(f.addresses, at)
 	}
-	f.addresses = append(f.addresses, g.message(0, 0, g.iov(buf, 16, buf+64, 64), 2, 0, 0), g.event(pollIn|pollOut|epollEdge, 7))
+	f.addresses = append(f.addresses, g.message(0, 0, g.iov(buf, 16, buf+64, 64), 2, 0, 0), g.event(pollIn|pollOut|epollEdge, 7),
+		g.bytes(words(0, 1, 0, 1)), g.bytes(words(0)), g.bytes(words(testHandler, saRestorer|saRestart, testRestorer, 0)),
+		g.bytes(words(3|pollIn<<32, 4|pollOut<<32)))
 	for nr, h := range handlers {
 		if h != nil {
 			f.numbers = append(f.numbers, uint64(nr))
@@ -92,6 +95,15 @@ func (f *fuzzer) step() step {
 			m.regs.RSP += 8
 			return call(unix.SYS_RT_SIGRETURN)(m)
 		}
+	case 252: // threads, up to three at once
+		for range f.next() % 4 {
+			f.spawn()
+		}
+		return pass
+	case 251: // time passes, and the others' turn has come
+		f.g.m.mono += uint64(f.next()) << (f.next() % 40)
+		f.g.p.ctl.tick.Store(true)
+		return pass
 	case 253: // write to memory, as the guest itself may
 		addr, b := f.arg(), bytes.Repeat([]byte{f.next()}, int(f.next()))
 		return func(m *fakeMachine) platform.Exit {
@@ -115,145 +127,12 @@ func (f *fuzzer) step() step {
 	}
 }
 
-// checkInvariants sees to it that the process has kept its own rules.
-func (g *guest) checkInvariants(t *testing.T) {
-	t.Helper()
-	if !sortedRanges(g.p.mem.free, g.l.Heap.Lo, g.p.mem.end) {
-		t.Fatalf("free ranges %#x are not sorted, apart and inside the heap", g.p.mem.free)
+// spawn makes a thread as clone does: it waits for its turn.
+func (f *fuzzer) spawn() {
+	if f.g.p.current.waiting || f.g.p.current.exited {
+		return
 	}
-	m := &g.p.mem
-	if m.fresh < m.end && (len(m.free) == 0 || m.free[len(m.free)-1].Hi != m.end || m.free[len(m.free)-1].Lo > m.fresh) {
-		t.Fatalf("what is beyond %#x is not one free range: %#x", m.fresh, m.free)
-	}
-	if m.brk < g.l.Brk.Lo || m.brk > m.brkFresh || m.brkFresh > g.l.Brk.Hi {
-		t.Fatalf("break %#x, fresh from %#x", m.brk, m.brkFresh)
-	}
-	used, listed, refs := 0, 0, map[*description]int{}
-	for _, d := range g.p.fds.table {
-		if d.file != nil {
-			used++
-			refs[d.file]++
-		}
-	}
-	for _, th := range g.p.threads {
-		if f := th.wait.file; th.waiting && f != nil {
-			refs[f]++
-		}
-	}
-	for d, n := range refs {
-		listed += len(d.entries)
-		if d.refs != n || d.pos < 0 {
-			t.Fatalf("a file with %d descriptors has %d references, position %d", n, d.refs, d.pos)
-		}
-	}
-	if used != g.p.fds.used || len(g.p.fds.table) > maxDescriptors || listed != g.p.fds.listed || listed > maxListed {
-		t.Fatalf("%d descriptors counted as %d, %d entries counted as %d", used, g.p.fds.used, listed, g.p.fds.listed)
-	}
-	work, e := g.p.fs.Resolve(g.p.fs.Root(), "/work", true)
-	if e != 0 {
-		t.Fatal(e)
-	}
-	if u := g.p.fs.Statfs(work); u.Free > u.Blocks || u.FilesFree > u.Files {
-		t.Fatalf("files use %+v", u)
-	}
-	if g.p.frames > maxAllFrames || cap(g.p.scratch) > maxBuffer || len(g.p.mailbox.value) > g.p.mailbox.maxValue {
-		t.Fatal("the host holds more than it should")
-	}
-	frames := 0
-	for _, th := range g.p.threads {
-		if frames += len(th.frames); th.mask&unblockable != 0 {
-			t.Fatalf("thread %d has mask %#x", th.id, th.mask)
-		}
-	}
-	if frames != g.p.frames || len(g.p.threads) > maxThreads || len(g.p.threads) == 0 {
-		t.Fatalf("%d threads with %d frames, counted as %d", len(g.p.threads), frames, g.p.frames)
-	}
-	g.checkChannels(t)
-	g.checkText(t)
-}
-
-// checkChannels sees to it that what pipes, sockets and epolls hold is counted.
-func (g *guest) checkChannels(t *testing.T) {
-	t.Helper()
-	c := &g.p.fds.channels
-	seen, chunks, watches, pending := map[any]bool{}, 0, 0, 0
-	open := []*description{}
-	for _, d := range g.p.fds.table {
-		open = append(open, d.file)
-	}
-	for _, th := range g.p.threads {
-		open = append(open, th.wait.file)
-	}
-	var hold func(s *socket)
-	hold = func(s *socket) {
-		if seen[s] {
-			return
-		}
-		seen[s] = true
-		chunks += len(s.chunks)
-		for _, m := range s.messages {
-			chunks += m.memory()
-		}
-		if s.n+s.held > maxSendBuffer || len(s.messages) > maxMessages || len(s.backlog) > maxBacklog+1 {
-			t.Fatalf("a socket holds %d bytes, %d messages, %d connections", s.n+s.held, len(s.messages), len(s.backlog))
-		}
-		pending += len(s.backlog)
-		for _, b := range s.backlog {
-			hold(b)
-		}
-	}
-	for _, d := range open {
-		if d == nil || seen[d.file] {
-			continue
-		}
-		switch f := d.file.(type) {
-		case *pipeEnd:
-			seen[f] = true
-			if !seen[f.pipe] {
-				chunks += len(f.chunks)
-			}
-			seen[f.pipe] = true
-		case *epoll:
-			seen[f] = true
-			watches += len(f.watches)
-		case *socket:
-			hold(f)
-		}
-	}
-	if chunks != c.chunks || chunks > maxChunks || watches != c.watches || watches > maxAllWatches || pending != c.pending || pending > maxPending {
-		t.Fatalf("%d chunks, %d registrations, %d connections are counted as %d, %d, %d", chunks, watches, pending, c.chunks, c.watches, c.pending)
-	}
-	for _, s := range c.bound {
-		if s.gone {
-			t.Fatal("a closed socket has a name")
-		}
-	}
-}
-
-// checkText sees to it that what is read-only holds what its file does.
-func (g *guest) checkText(t *testing.T) {
-	t.Helper()
-	want := map[*Place][]byte{&g.l.Exe: g.base[exePath], &g.l.Interp: g.base[interpPath]}
-	for i := range g.l.Objects {
-		o := &g.l.Objects[i]
-		want[o] = make([]byte, page)
-		if g.p.mem.filled[i] {
-			want[o] = g.base[o.Path]
-		}
-	}
-	for o, data := range want {
-		if !bytes.Equal(g.m.mem[o.Lo:o.Lo+page], data[:page]) {
-			t.Fatalf("the text of %s was written to", o.Path)
-		}
-	}
-	if b := g.m.mem[g.l.VDSO : g.l.VDSO+page]; string(b[:4]) != "vdso" || !zeros(b[4:]) {
-		t.Fatal("the vDSO was written to")
-	}
-	for at := range g.m.isTouched {
-		if lo := uint64(at) * page; g.m.isTouched[at] && lo < uint64(len(g.m.mem)) && !g.m.allow(lo, page, platform.Read) && !zeros(g.m.mem[lo:lo+page]) {
-			t.Fatalf("unmapped memory at %#x was written to", lo)
-		}
-	}
+	f.g.p.clone(cloneShared, f.g.stack(), 0, 0, 0)
 }
 
 // encodeCalls makes seeds: handlers are given by system call number.
@@ -294,8 +173,9 @@ func FuzzSyscall(f *testing.F) {
 		fuzzCall(unix.SYS_PREADV, v, 27, w, 45, 0, 2), fuzzCall(unix.SYS_WRITE, 0, 1, w, 44, 0, 0),
 		fuzzCall(unix.SYS_OPEN, w, 36), fuzzCall(unix.SYS_GETDENTS64, 0, 3, w, 44, v, 14),
 		fuzzCall(unix.SYS_PREADV, v, 26, w, 45, 0, 2)))
+	cloning := byte(slices.Index(fuzzValues, cloneShared))
 	f.Add(encodeCalls(
-		fuzzCall(unix.SYS_CLONE, v, 46, w, 6), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 0, 0, 0),
+		fuzzCall(unix.SYS_CLONE, v, cloning, w, 6), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 0, 0, 0),
 		fuzzCall(unix.SYS_SCHED_YIELD), fuzzCall(unix.SYS_FUTEX, w, 44, 0, 1, 0, 9), fuzzCall(unix.SYS_EXIT)))
 	// Descriptors are 3 and 4, the buffer of 4096 bytes is address 44.
 	f.Add(encodeCalls(
@@ -309,6 +189,28 @@ func FuzzSyscall(f *testing.F) {
 		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 1), fuzzCall(unix.SYS_BIND, 0, 3, w, 54, 0, 4), fuzzCall(unix.SYS_LISTEN, 0, 3, 0, 4),
 		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 1), fuzzCall(unix.SYS_CONNECT, 0, 4, w, 54, 0, 4), fuzzCall(unix.SYS_ACCEPT, 0, 3),
 		fuzzCall(unix.SYS_EVENTFD2, 0, 1), fuzzCall(unix.SYS_TIMERFD_CREATE, 0, 1), fuzzCall(unix.SYS_MEMFD_CREATE, w, 28)))
+	// Three threads wait for a pipe in three ways; a fourth writes, and signals.
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_RT_SIGACTION, 0, 10, w, 61, 0, 0, 0, 8), fuzzCall(unix.SYS_PIPE2, w, 44, 0, 0), []byte{252, 3},
+		fuzzCall(unix.SYS_READ, 0, 3, w, 44, 0, 9), fuzzCall(unix.SYS_POLL, w, 62, 0, 1, v, 45), fuzzCall(unix.SYS_READV, 0, 3, w, 45, 0, 2),
+		fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, 0, 5), []byte{251, 1, 30}, fuzzCall(unix.SYS_KILL, 0, 100, 0, 10), []byte{254},
+		fuzzCall(unix.SYS_CLOSE, 0, 3), fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, 0, 5)))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_RT_SIGACTION, 0, 14, w, 49, 0, 0, 0, 8), []byte{252, 1}, fuzzCall(unix.SYS_SETITIMER, 0, 0, w, 59),
+		fuzzCall(unix.SYS_RT_SIGSUSPEND, w, 60, 0, 8), []byte{251, 255, 30}, fuzzCall(unix.SYS_EXIT), []byte{251, 255, 30}, []byte{254}))
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_OPEN, w, 27, 0, 0x42, v, 10), fuzzCall(unix.SYS_FTRUNCATE, 0, 3, v, 17),
+		fuzzCall(unix.SYS_MMAP, 0, 0, v, 17, 0, 3, 0, mapShared, 0, 3), fuzzCall(unix.SYS_MUNMAP, w, 13, v, 14),
+		fuzzCall(unix.SYS_MREMAP, w, 12, v, 14, v, 16, 0, 1), fuzzCall(unix.SYS_UNLINK, w, 27), fuzzCall(unix.SYS_CLOSE, 0, 3),
+		fuzzCall(unix.SYS_MMAP, w, 13, v, 16, 0, 3, v, 12, v, 40)))
+	// A file is sent into a pipe that is full, and closed meanwhile.
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_PIPE2, w, 44, 0, 0), fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, v, 17), fuzzCall(unix.SYS_OPEN, w, 42), []byte{252, 1},
+		fuzzCall(unix.SYS_SENDFILE, 0, 4, 0, 5, 0, 0, v, 14), fuzzCall(unix.SYS_CLOSE, 0, 5), fuzzCall(unix.SYS_READ, 0, 3, w, 44, v, 17)))
+	// Datagram sockets that hold each other.
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 2), fuzzCall(unix.SYS_BIND, 0, 3, w, 54, 0, 4), fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 2),
+		fuzzCall(unix.SYS_CONNECT, 0, 4, w, 54, 0, 4), fuzzCall(unix.SYS_CLOSE, 0, 3), fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, 0, 5)))
 	l, base := testLayout(f)
 	m := newFakeMachine(l.Size(testMemory), l.Spans())
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -372,6 +274,11 @@ func FuzzSyscall(f *testing.F) {
 		if g.p.fds.used != 0 || g.p.fds.listed != 0 {
 			t.Fatalf("%d descriptors are left", g.p.fds.used)
 		}
-		_, _ = g.p.fs.Export()
+		g.p.Clear()
+		g.p.unshare(g.l.Heap.Lo, g.p.mem.end)
+		g.p.setCwd(g.p.fs.Root())
+		if _, err := g.p.fs.Export(); err != nil {
+			t.Fatalf("files are held by nobody: %v", err)
+		}
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -185,6 +186,8 @@ func newGuestOn(t testing.TB, m *fakeMachine, l *Layout, base testBase) *guest {
 		Obeyed: func() { g.obeyed++ },
 	})
 	m.idle = g.p.Stop
+	// No tick disturbs a test that does not ask for one.
+	g.p.tickIn = func(time.Duration) {}
 	err := g.p.Exec(Program{
 		Exe: base[exePath], Interp: base[interpPath], VDSO: []byte("vdso"),
 		Argv: []string{"python3", "-I"}, Env: []string{"HOME=/work"}, Dir: "/work",

@@ -288,6 +288,9 @@ func (p *Process) mapFixedAt(addr, n, prot, flags uint64, src *vfs.Inode, off ui
 		return fail(syscall.EINVAL)
 	}
 	if p.objectAt(addr, hi) >= 0 {
+		if src != nil && flags&mapType == mapShared {
+			return fail(syscall.EACCES) // an object is nobody else's
+		}
 		return addr
 	}
 	if prot&syscall.PROT_EXEC != 0 {
@@ -298,6 +301,9 @@ func (p *Process) mapFixedAt(addr, n, prot, flags uint64, src *vfs.Inode, off ui
 	}
 	if flags&mapFixedNoRep != 0 && !p.isFree(addr, hi) {
 		return fail(syscall.EEXIST)
+	}
+	if p.splitsTooMany(addr, hi) {
+		return fail(syscall.ENOMEM)
 	}
 	p.unshare(addr, hi)
 	if !p.takeAt(addr, hi) {
@@ -318,6 +324,11 @@ func (p *Process) isFree(lo, hi uint64) bool {
 		}
 	}
 	return false
+}
+
+// touchesFree reports whether any of [lo,hi) is free.
+func (p *Process) touchesFree(lo, hi uint64) bool {
+	return slices.ContainsFunc(p.mem.free, func(r platform.Range) bool { return r.Lo < hi && r.Hi > lo })
 }
 
 // copyFile fills fresh memory with a file's bytes; past the end it stays zero.
@@ -367,7 +378,7 @@ func sysMunmap(p *Process, a *args) uint64 {
 		return fail(syscall.EINVAL)
 	}
 	hi := lo + n
-	if p.mem.crowded() {
+	if p.mem.crowded() || p.splitsTooMany(lo, hi) {
 		return fail(syscall.ENOMEM)
 	}
 	for i := range p.layout.Objects {
@@ -387,11 +398,11 @@ func sysMremap(p *Process, a *args) uint64 {
 	switch {
 	case old%platform.PageSize != 0 || newLen == 0 || oldLen == 0 || flags&^mremapMayMove != 0:
 		return fail(syscall.EINVAL)
-	case old+oldLen < old || !p.inHeap(old, old+oldLen):
+	case old+oldLen < old || !p.inHeap(old, old+oldLen) || p.touchesFree(old, old+oldLen):
 		return fail(syscall.EFAULT)
 	case newLen == oldLen:
 		return old
-	case newLen < oldLen && p.mem.crowded():
+	case newLen < oldLen && p.mem.crowded(), p.splitsTooMany(old, old+oldLen), p.splitsTooMany(old+newLen, old+oldLen):
 		return fail(syscall.ENOMEM)
 	case newLen < oldLen:
 		p.unshare(old+newLen, old+oldLen)

@@ -71,7 +71,7 @@ func (p *Process) writeBack(m *sharedMapping, lo, hi uint64) {
 	}
 	hi = min(hi, m.lo+uint64(m.length()))
 	var now, was [4096]byte
-	for lo < hi {
+	for lo < hi && !p.stopping() {
 		n := min(hi-lo, uint64(len(now)))
 		at := int64(m.off + lo - m.lo)
 		if p.cpu.CopyIn(now[:n], lo) {
@@ -106,6 +106,13 @@ func (p *Process) show(ino *vfs.Inode, b []byte, off int64) {
 			}
 		}
 	}
+}
+
+// splitsTooMany reports whether the end of [lo,hi) would leave more mappings
+// than there may be: two where one was.
+func (p *Process) splitsTooMany(lo, hi uint64) bool {
+	return len(p.mem.shared) >= maxShared &&
+		slices.ContainsFunc(p.mem.shared, func(m sharedMapping) bool { return m.lo < lo && lo < hi && hi < m.hi })
 }
 
 // unshare ends what shared mappings there are in [lo,hi).

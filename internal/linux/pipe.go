@@ -30,15 +30,19 @@ type pipeEnd struct {
 	end int
 }
 
-func (e *pipeEnd) read(p *Process, b []byte, _ int64) (int, syscall.Errno) {
-	if e.n == 0 && !e.closed[1] {
+// read is not how bytes leave a pipe: see scatter.
+func (*pipeEnd) read(*Process, []byte, int64) (int, syscall.Errno) { return 0, syscall.EINVAL }
+
+func (e *pipeEnd) scatter(p *Process, iov []iovec) (uint64, syscall.Errno) {
+	if e.n == 0 && !e.closed[1] && length(iov) > 0 {
 		return 0, syscall.EAGAIN
 	}
-	n := e.take(&p.fds.channels, b)
+	n, err := p.spread(&e.queue, iov)
 	if n > 0 {
+		e.drop(&p.fds.channels, n)
 		e.outs++
 	}
-	return n, 0
+	return uint64(n), err
 }
 
 func (e *pipeEnd) write(p *Process, b []byte, _ int64) (int, syscall.Errno) {

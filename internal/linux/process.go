@@ -6,6 +6,7 @@ import (
 	"io"
 	"slices"
 	"syscall"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -67,8 +68,11 @@ type Process struct {
 	deadlocked func()
 
 	scheduler
-	// doze is sleepUntilWoken, but for tests in which time is to fly.
-	doze  func(at, ns uint64) bool
+	// doze is sleepUntilWoken and tickIn startTicker, but for tests in which time
+	// is to fly or to stand still.
+	doze   func(at, ns uint64) bool
+	tickIn func(d time.Duration)
+
 	mem   memory
 	fds   descriptors
 	sig   signals
@@ -96,7 +100,7 @@ func New(c Config) *Process {
 		umask: 0o022,
 	}
 	p.scheduler.reset(&thread{id: processID})
-	p.doze = p.sleepUntilWoken
+	p.doze, p.tickIn = p.sleepUntilWoken, p.startTicker
 	p.limits = defaultLimits()
 	p.ctl.init()
 	p.fds.init()
@@ -237,6 +241,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	// The clock starts again from the state's.
 	p.scheduler.reset(&thread{id: processID, mask: s.Mask, clearTID: s.ClearTID, alt: s.AltStack})
 	p.outcome = nil
+	p.ctl.threads.Store(1)
 	p.limits, p.nice = defaultLimits(), 0
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)

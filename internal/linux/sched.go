@@ -8,6 +8,11 @@ import (
 // interval (Python/ceval_gil.c, DEFAULT_INTERVAL).
 const timeSlice = 5 * time.Millisecond
 
+// minTick is the shortest time to a tick, whatever an alarm's interval: Linux's
+// own slack for timers (init/init_task.c, timer_slack_ns). Each tick takes time
+// of the host's outside the guest's processor.
+const minTick = 50 * time.Microsecond
+
 // scheduler shares the one processor out among the threads.
 //
 // Threads change only at the exits of the guest: at a system call that waits,
@@ -48,6 +53,7 @@ type scheduler struct {
 // reset leaves one thread.
 func (s *scheduler) reset(main *thread) {
 	s.stopTicker()
+	clear(s.threads) // what earlier threads hold
 	*s = scheduler{threads: append(s.threads[:0], main), current: main, lastID: main.id, ticker: s.ticker, alarm: alarm{at: never}}
 }
 
@@ -107,6 +113,10 @@ func (p *Process) runnable(now uint64) *thread {
 	}
 	n := len(p.threads)
 	for i := range n {
+		// One attempt may take a while: many files, or a long path.
+		if p.stopping() {
+			return nil
+		}
 		if t := p.threads[(start+i)%n]; p.ready(t, now) {
 			return t
 		}
@@ -133,13 +143,14 @@ func (p *Process) ready(t *thread, now uint64) bool {
 	if n := p.deliverable(t); n != 0 {
 		// The mask that a suspended call brought stays until the handler is
 		// entered, which then returns to the one before.
-		switch w := t.wait; {
-		case w.restart && p.sig.actions[n].Flags&saRestart != 0:
+		ret := interruptedCall
+		if t.wait.signalled != nil {
+			ret = t.wait.signalled()
+		}
+		if ret == interruptedCall && t.wait.restart && p.sig.actions[n].Flags&saRestart != 0 {
 			p.restart(t)
-		case w.signalled != nil:
-			p.resume(t, w.signalled())
-		default:
-			p.resume(t, interruptedCall)
+		} else {
+			p.resume(t, ret)
 		}
 		return true
 	}
@@ -249,7 +260,11 @@ func (p *Process) arm() {
 		p.stopTicker()
 		return
 	}
-	d := time.Duration(min(at-min(at, now), maxSleep))
+	p.tickIn(max(time.Duration(min(at-min(at, now), maxSleep)), minTick))
+}
+
+// startTicker makes the tick come after d.
+func (p *Process) startTicker(d time.Duration) {
 	p.armed = true
 	if p.ticker == nil {
 		p.ticker = time.AfterFunc(d, func() {

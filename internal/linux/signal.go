@@ -276,7 +276,9 @@ func (p *Process) dropAbandoned() {
 // dropFrame forgets the current thread's newest frame.
 func (p *Process) dropFrame() {
 	t := p.current
-	t.frames = t.frames[:len(t.frames)-1]
+	n := len(t.frames) - 1
+	t.frames[n] = frame{} // its extended state is 4 KiB
+	t.frames = t.frames[:n]
 	p.frames--
 }
 

@@ -171,13 +171,8 @@ func (s *socket) received() {
 	}
 }
 
-func (s *socket) read(p *Process, b []byte, _ int64) (int, syscall.Errno) {
-	if n := s.take(&p.fds.channels, b); n > 0 {
-		s.received()
-		return n, 0
-	}
-	return 0, s.nothing()
-}
+// read is not how a socket is received from: see Process.recv.
+func (*socket) read(*Process, []byte, int64) (int, syscall.Errno) { return 0, syscall.EINVAL }
 
 func (s *socket) write(p *Process, b []byte, _ int64) (int, syscall.Errno) {
 	if e := s.admit(p, s.peer, len(b)); e != 0 {
@@ -243,8 +238,9 @@ func (s *socket) release(p *Process) {
 	p.unbind(s)
 	for _, c := range s.backlog {
 		p.fds.channels.pending--
+		other := c.peer
 		c.release(p)
-		c.peer.err = syscall.ECONNRESET
+		other.err = syscall.ECONNRESET
 	}
 	s.backlog, s.listening = nil, false
 	s.shut(true, true)
@@ -255,6 +251,9 @@ func (s *socket) release(p *Process) {
 	} else if o != nil {
 		o.outs++
 	}
+	// Whoever has it for a peer must not hold its own peer, and so on without
+	// end.
+	s.peer, s.options = nil, nil
 }
 
 // join makes two sockets each other's peer.

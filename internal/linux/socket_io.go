@@ -88,29 +88,12 @@ func (p *Process) receiveStream(s *socket, iov []iovec, peek bool) (uint64, sysc
 		}
 		return 0, s.nothing()
 	}
-	total, e := 0, syscall.Errno(0)
-	for _, v := range iov {
-		for v.n > 0 && e == 0 {
-			b := s.front(total, int(min(v.n, maxSendBuffer)))
-			if len(b) == 0 {
-				break
-			}
-			if !p.cpu.CopyOut(v.addr, b) {
-				e = syscall.EFAULT
-				break
-			}
-			total += len(b)
-			v.addr, v.n = v.addr+uint64(len(b)), v.n-uint64(len(b))
-		}
-	}
-	if total == 0 {
-		return 0, e
-	}
-	if !peek {
-		s.drop(&p.fds.channels, total)
+	n, e := p.spread(&s.queue, iov)
+	if n > 0 && !peek {
+		s.drop(&p.fds.channels, n)
 		s.received()
 	}
-	return uint64(total), 0
+	return uint64(n), e
 }
 
 // recv receives, waiting for something to arrive. tell, if not nil, passes on

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"syscall"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux/vfs"
@@ -324,7 +325,7 @@ func sysAccept4(p *Process, a *args) uint64 {
 			return tryAgain
 		}
 		n := s.backlog[0]
-		s.backlog = s.backlog[1:]
+		s.backlog = slices.Delete(s.backlog, 0, 1)
 		s.outs++
 		p.fds.pending--
 		fd := p.put1(socketFile(n, flags), flags&syscall.SOCK_CLOEXEC != 0)

@@ -46,6 +46,13 @@ func (p *Process) readInto(f *description, iov []iovec, off int64) uint64 {
 	if !f.canRead() {
 		return fail(syscall.EBADF)
 	}
+	if s, ok := f.file.(scatterFile); ok {
+		n, e := s.scatter(p, iov)
+		if e != 0 {
+			return fail(e)
+		}
+		return n
+	}
 	pos := off
 	if off < 0 {
 		pos = f.pos
@@ -183,7 +190,7 @@ func (p *Process) writeAll(f *description, iov []iovec, off int64, nonblock, qui
 	case done:
 		return ret
 	case !nonblock:
-		return p.block(wait{file: f, restart: total == 0, try: attempt, signalled: func() uint64 {
+		return p.block(wait{file: f, restart: true, try: attempt, signalled: func() uint64 {
 			if total > 0 {
 				return total
 			}
@@ -456,7 +463,12 @@ func sysSendfile(p *Process, a *args) uint64 {
 	if out == nil || in == nil {
 		return fail(syscall.EBADF)
 	}
-	return p.retry(out, func() uint64 { return p.sendfile(out, in, a) })
+	ret := p.retry(out, func() uint64 { return p.sendfile(out, in, a) })
+	if t := p.current; t.waiting {
+		in.refs++
+		t.wait.source = in
+	}
+	return ret
 }
 
 func (p *Process) sendfile(out, in *description, a *args) uint64 {

@@ -67,8 +67,30 @@ func sysSysinfo(p *Process, a *args) uint64 {
 	return p.putBytes(a[0], b)
 }
 
+// known reports whether a process or thread id of a call is one of ours; zero
+// means the caller.
+func (p *Process) known(id uint64) bool {
+	id = uint64(uint32(id))
+	return id == 0 || id == processID || p.find(id) != nil
+}
+
+func sysSchedGetscheduler(p *Process, a *args) uint64 {
+	if !p.known(a[0]) {
+		return fail(syscall.ESRCH)
+	}
+	return schedOther
+}
+
+// sysSchedRRGetInterval tells the time slice.
+func sysSchedRRGetInterval(p *Process, a *args) uint64 {
+	if !p.known(a[0]) {
+		return fail(syscall.ESRCH)
+	}
+	return p.putBytes(a[1], timespec(uint64(timeSlice)))
+}
+
 func sysSchedGetaffinity(p *Process, a *args) uint64 {
-	if id := uint64(uint32(a[0])); id != 0 && p.find(id) == nil && id != processID {
+	if !p.known(a[0]) {
 		return fail(syscall.ESRCH)
 	}
 	if a[1] < 8 {
@@ -82,7 +104,7 @@ func sysSchedGetaffinity(p *Process, a *args) uint64 {
 
 // sysSchedSetaffinity agrees to the one processor there is.
 func sysSchedSetaffinity(p *Process, a *args) uint64 {
-	if id := uint64(uint32(a[0])); id != 0 && p.find(id) == nil && id != processID {
+	if !p.known(a[0]) {
 		return fail(syscall.ESRCH)
 	}
 	var mask [1]byte

@@ -22,14 +22,18 @@ const (
 const pollFDSize = 8
 
 // pollNow fills in what holds of an array of struct pollfd and counts the
-// descriptors with an event.
+// descriptors with an event. A stop ends it: a descriptor may be an epoll that
+// has thousands of others to look at.
 func (p *Process) pollNow(addr, n uint64) uint64 {
-	b := make([]byte, n*pollFDSize)
-	if !p.cpu.CopyIn(b, addr) {
+	all := p.buffer(int(n * pollFDSize))
+	if !p.cpu.CopyIn(all, addr) {
 		return fail(syscall.EFAULT)
 	}
 	ready := uint64(0)
-	for ; len(b) > 0; b = b[pollFDSize:] {
+	for b := all; len(b) > 0; b = b[pollFDSize:] {
+		if p.stopping() {
+			return interruptedCall
+		}
 		fd := int32(binary.LittleEndian.Uint32(b))
 		want := binary.LittleEndian.Uint16(b[4:])
 		got := uint16(0)
@@ -40,13 +44,14 @@ func (p *Process) pollNow(addr, n uint64) uint64 {
 				got = f.poll(p) & (want | pollAlways)
 			}
 		}
-		if !p.cpu.CopyOut(addr+6, binary.LittleEndian.AppendUint16(nil, got)) {
-			return fail(syscall.EFAULT)
-		}
+		binary.LittleEndian.PutUint16(b[6:], got)
 		if got != 0 {
 			ready++
 		}
-		addr += pollFDSize
+	}
+	// The other threads stand still, so what is not an answer is as it was.
+	if !p.cpu.CopyOut(addr, all) {
+		return fail(syscall.EFAULT)
 	}
 	return ready
 }
@@ -205,6 +210,9 @@ func (p *Process) selectFiles(a *args, wait uint64, mask *uint64) uint64 {
 				f := p.fds.get(uint64(fd))
 				if f == nil {
 					return fail(syscall.EBADF)
+				}
+				if p.stopping() {
+					return interruptedCall
 				}
 				if f.poll(p)&selectEvents[i] != 0 {
 					got[i][fd/8] |= 1 << (fd % 8)

@@ -92,13 +92,14 @@ var handlers = [maxCall]handler{
 	111: answer(processID),     // getpgrp
 	112: refuse(syscall.EPERM), // setsid
 	115: answer(0),             // getgroups: none
+	116: refuse(syscall.EPERM), // setgroups
 	117: sysSetresuid, 119: sysSetresuid, 118: sysGetresuid, 120: sysGetresuid,
 	121: answer(processID), 124: answer(processID), // getpgid, getsid
 	127: sysRtSigpending, 128: sysRtSigtimedwait, 130: sysRtSigsuspend, 131: sysSigaltstack,
 	133: sysMknod, 137: sysStatfs, 138: sysFstatfs,
 	140: sysGetpriority, 141: sysSetpriority,
-	145: answer(schedOther), // sched_getscheduler
-	146: sysSchedPriorityMax, 147: sysSchedPriorityMin,
+	145: sysSchedGetscheduler,
+	146: sysSchedPriorityMax, 147: sysSchedPriorityMin, 148: sysSchedRRGetInterval,
 	157: sysPrctl, 158: sysArchPrctl, 160: sysSetrlimit,
 	161: refuse(syscall.EPERM), // chroot
 	162: answer(0),             // sync
@@ -131,6 +132,6 @@ var handlers = [maxCall]handler{
 	290: sysEventfd2, 291: sysEpollCreate1,
 	292: sysDup3, 293: sysPipe2, 295: sysPreadv, 296: sysPwritev,
 	302: sysPrlimit64, 309: sysGetcpu, 316: sysRenameat2, 318: sysGetrandom, 319: sysMemfdCreate,
-	327: sysPreadv, 328: sysPwritev, 332: sysStatx,
+	326: sysCopyFileRange, 327: sysPreadv, 328: sysPwritev, 332: sysStatx,
 	435: sysClone3, 436: sysCloseRange, 439: sysFaccessat2, 441: sysEpollPwait2,
 }

@@ -3,6 +3,7 @@ package linux
 import (
 	"encoding/binary"
 	"math"
+	"slices"
 	"syscall"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -64,11 +65,12 @@ type wait struct {
 	expired  func() uint64
 	// signalled gives the result when a signal ends the wait; nil means EINTR.
 	signalled func() uint64
-	// restart: a handler with SA_RESTART makes the call begin anew.
+	// restart: a handler with SA_RESTART makes the call begin anew, unless the
+	// result would be another one than EINTR: a part of the work has been done.
 	restart bool
 	// file, if set, stays open while the call waits, whoever closes its
-	// descriptors.
-	file *description
+	// descriptors; so does source.
+	file, source *description
 	// futex, if not zero, is the address that a waker has to name, bitset one
 	// bit of which it has to, and turn the order in which waiters came.
 	futex, bitset, turn uint64
@@ -126,10 +128,12 @@ func (p *Process) restart(t *thread) {
 }
 
 func (p *Process) endWait(t *thread) {
-	f := t.wait.file
+	files := [...]*description{t.wait.file, t.wait.source}
 	t.wait, t.waiting = wait{}, false
-	if f != nil {
-		p.unref(f)
+	for _, f := range files {
+		if f != nil {
+			p.unref(f)
+		}
 	}
 }
 
@@ -251,7 +255,7 @@ func sysExit(p *Process, a *args) uint64 {
 	}
 	for i, o := range p.threads {
 		if o == t {
-			p.threads = append(p.threads[:i], p.threads[i+1:]...)
+			p.threads = slices.Delete(p.threads, i, i+1)
 			// Whoever came after it is next.
 			p.next = i
 			break

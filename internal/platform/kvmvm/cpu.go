@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"os"
 	"slices"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
@@ -163,13 +164,17 @@ func cpuKey(table []kvm.CPUIDEntry, xcr0 uint64) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// invariantTSC reports whether the time stamp counter runs at a constant rate
-// in all power states (CPUID.80000007H:EDX[8]).
+// invariantTSC reports whether the time stamp counter runs at a constant rate:
+// either the processor promises it for all power states
+// (CPUID.80000007H:EDX[8]), or the kernel itself keeps time by it, having
+// watched it against another clock.
 func invariantTSC() bool {
-	top, _, _, _ := cpuid(0x80000000, 0)
-	if top < 0x80000007 {
-		return false
+	if top, _, _, _ := cpuid(0x80000000, 0); top >= 0x80000007 {
+		if _, _, _, d := cpuid(0x80000007, 0); d&(1<<8) != 0 {
+			return true
+		}
 	}
-	_, _, _, d := cpuid(0x80000007, 0)
-	return d&(1<<8) != 0
+	const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
+	b, err := os.ReadFile(source)
+	return err == nil && string(b) == "tsc\n"
 }
