@@ -59,7 +59,7 @@ class Result(unittest.TestResult):
 
     def startTest(self, test):
         super().startTest(test)
-        self.number, name = self.numbers[id(test)]
+        self.number, name, _ = self.numbers[id(test)]
         self.outcome, self.reason = None, ""
         self.report(start=self.number, id=name)
 
@@ -73,7 +73,7 @@ class Result(unittest.TestResult):
         reason = shorten(reason)
         if self.number is None and id(test) in self.numbers:
             # CPython 3.12.1 and later do not start a test that is skipped.
-            number, name = self.numbers[id(test)]
+            number, name, _ = self.numbers[id(test)]
             self.report(start=number, id=name)
             self.report(done=number, outcome=outcome, reason=reason)
         elif self.number is None:  # setUpClass and its like
@@ -125,7 +125,9 @@ def number(suite, first):
             if seen[name] > 1:
                 name += " #%d" % seen[name]
             if count >= first:
-                numbers[id(test)] = count, name
+                # The test itself too: a suite drops it once it has run, and its
+                # id may then be another object's.
+                numbers[id(test)] = count, name, test
                 kept.append(test)
             count += 1
         suite._tests = kept
