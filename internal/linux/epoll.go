@@ -94,6 +94,13 @@ func (w *watch) edges() (ins, outs uint64) {
 	return 0, 0
 }
 
+// noteTimer tells a timer that its edges count.
+func (w *watch) noteTimer() {
+	if t, ok := w.file.file.(*timerFile); ok && w.events&epollEdge != 0 {
+		t.watched = true
+	}
+}
+
 // reported notes that the events were told.
 func (w *watch) reported() {
 	w.ins, w.outs = w.edges()
@@ -199,6 +206,7 @@ func (e *epoll) control(p *Process, op uint32, w *watch) syscall.Errno {
 			return syscall.EINVAL
 		}
 		e.watches[i] = w
+		w.noteTimer()
 		return 0
 	}
 	e.purge(p)
@@ -207,6 +215,7 @@ func (e *epoll) control(p *Process, op uint32, w *watch) syscall.Errno {
 	}
 	e.watches = append(e.watches, w)
 	p.fds.watches++
+	w.noteTimer()
 	return 0
 }
 

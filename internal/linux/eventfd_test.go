@@ -112,6 +112,25 @@ func TestAThreadThatWaitsForATimerSleepsUntilThen(t *testing.T) {
 	}
 }
 
+func TestATimerThatIsWatchedForEdgesNeedNotBeRead(t *testing.T) {
+	g := newGuest(t)
+	fd, ep := g.timer(0, 1e6, 1e6), g.epoll()
+	g.watch(ep, fd, pollIn|epollEdge)
+	g.p.deadlocked = func() { t.Error("a deadlock was told") }
+	g.p.doze = func(at, _ uint64) bool {
+		if at == never {
+			g.p.Stop()
+			return false
+		}
+		g.m.mono = at
+		return true
+	}
+	buf := g.alloc(epollEventSize)
+	for range 3 {
+		g.want(1, unix.SYS_EPOLL_WAIT, ep, buf, 1, ^uint64(0))
+	}
+}
+
 func TestATimerOfTheWallClockIsToldAnAbsoluteTime(t *testing.T) {
 	g := newGuest(t)
 	fd := g.must(unix.SYS_TIMERFD_CREATE, clockRealtime, syscall.O_NONBLOCK)

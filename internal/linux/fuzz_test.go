@@ -211,6 +211,11 @@ func FuzzSyscall(f *testing.F) {
 	f.Add(encodeCalls(
 		fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 2), fuzzCall(unix.SYS_BIND, 0, 3, w, 54, 0, 4), fuzzCall(unix.SYS_SOCKET, 0, 1, 0, 2),
 		fuzzCall(unix.SYS_CONNECT, 0, 4, w, 54, 0, 4), fuzzCall(unix.SYS_CLOSE, 0, 3), fuzzCall(unix.SYS_WRITE, 0, 4, w, 44, 0, 5)))
+	// A timer of a nanosecond that an epoll watches for edges.
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_TIMERFD_CREATE, 0, 1), fuzzCall(unix.SYS_TIMERFD_SETTIME, 0, 3, 0, 0, w, 59), fuzzCall(unix.SYS_EPOLL_CREATE1),
+		fuzzCall(unix.SYS_EPOLL_CTL, 0, 4, 0, 1, 0, 3, w, 58), fuzzCall(unix.SYS_EPOLL_WAIT, 0, 4, w, 44, 0, 9, v, 45),
+		[]byte{252, 2}, fuzzCall(unix.SYS_EPOLL_WAIT, 0, 4, w, 44, 0, 9, v, 45), fuzzCall(unix.SYS_CLOSE, 0, 3)))
 	l, base := testLayout(f)
 	m := newFakeMachine(l.Size(testMemory), l.Spans())
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -232,11 +237,15 @@ func FuzzSyscall(f *testing.F) {
 			}
 		}
 		g.p.mailbox.maxValue = 1000
+		dozes := 0
 		g.p.doze = func(at, _ uint64) bool {
-			if at == never {
+			// A timer that comes again and again may be all that ever happens.
+			if dozes++; at == never || dozes%100 == 0 {
 				g.p.Stop()
+				return false
 			}
-			return at != never
+			g.m.mono = max(g.m.mono, at)
+			return true
 		}
 		// Interrupts that end sleeps are ignored unless the guest has a handler.
 		g.p.sig.actions[syscall.SIGINT].Handler = sigIgn

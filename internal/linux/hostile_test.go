@@ -263,16 +263,13 @@ func TestTheTickIsNeverFasterThanAProcessorCanServe(t *testing.T) {
 
 func TestAStopEndsTheSearchForAThread(t *testing.T) {
 	g, asked := newGuest(t), 0
-	fd, e := g.p.fds.add(&description{file: countingFile{asked: &asked}}, 3, false)
-	if e != 0 {
-		t.Fatal(e)
+	g.spawn()
+	for _, th := range g.p.threads {
+		th.waiting, th.wait = true, wait{deadline: never, try: func() (uint64, bool) {
+			asked++
+			return 0, false
+		}}
 	}
-	for range 9 {
-		g.on(g.spawn())
-		g.block(unix.SYS_POLL, g.bytes(words(uint64(fd)|pollIn<<32)), 1, ^uint64(0))
-	}
-	g.p.current.waiting, g.p.current.wait = true, wait{deadline: never}
-	asked = 0
 	g.p.Stop()
 	if g.p.schedule(); asked > 0 {
 		t.Errorf("%d threads were asked", asked)
@@ -289,5 +286,40 @@ func TestThreadsOfAnEarlierGenerationDoNotCount(t *testing.T) {
 	}
 	if err := g.restore(s, testMemory); err != nil || g.p.Threads() != 1 {
 		t.Errorf("%d threads after a restore, %v", g.p.Threads(), err)
+	}
+}
+
+// The race detector is the judge of what other goroutines may do.
+func TestARunIsToldFromOutsideWhatToDo(t *testing.T) {
+	g := newGuest(t)
+	g.p.sig.actions[syscall.SIGINT].Handler = sigIgn
+	g.spawn()
+	g.spawn()
+	g.p.tickIn = g.p.startTicker
+	g.m.idle = func() {}
+	go func() {
+		for range 1000 {
+			g.p.Interrupt()
+			_ = g.p.Threads()
+		}
+		g.p.Stop()
+	}()
+	if out := g.run(); out.Kind != Stopped {
+		t.Errorf("outcome %+v", out)
+	}
+}
+
+func TestAnAlarmDoesNotRingFasterThanTheTick(t *testing.T) {
+	g := newGuest(t)
+	g.must(unix.SYS_RT_SIGACTION, uint64(syscall.SIGALRM), g.bytes(words(sigIgn, saRestorer, testRestorer, 0)), 0, 8)
+	g.must(unix.SYS_SETITIMER, itimerReal, g.bytes(words(0, 1, 0, 1)), 0)
+	now := g.p.alarm.at
+	if g.p.ringAlarm(now); g.p.alarm.at != now+uint64(minTick) {
+		t.Errorf("it rings again after %d ns", g.p.alarm.at-now)
+	}
+	g.p.setAlarm(1e9, 1e9)
+	now = g.p.alarm.at
+	if g.p.ringAlarm(now); g.p.alarm.at != now+1e9 {
+		t.Errorf("it rings again after %d ns", g.p.alarm.at-now)
 	}
 }

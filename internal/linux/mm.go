@@ -18,8 +18,6 @@ const (
 	mapDenyWrite  = 0x800
 	mapFixedNoRep = 0x100000
 
-	mremapMayMove   = 1
-	mremapFixed     = 2
 	madviseDontneed = 4
 	madviseFree     = 8
 )
@@ -326,11 +324,6 @@ func (p *Process) isFree(lo, hi uint64) bool {
 	return false
 }
 
-// touchesFree reports whether any of [lo,hi) is free.
-func (p *Process) touchesFree(lo, hi uint64) bool {
-	return slices.ContainsFunc(p.mem.free, func(r platform.Range) bool { return r.Lo < hi && r.Hi > lo })
-}
-
 // copyFile fills fresh memory with a file's bytes; past the end it stays zero.
 func (p *Process) copyFile(at, n uint64, src *vfs.Inode, off uint64) syscall.Errno {
 	if off > 1<<62 {
@@ -391,55 +384,6 @@ func sysMunmap(p *Process, a *args) uint64 {
 		p.mem.give(lo, hi)
 	}
 	return 0
-}
-
-func sysMremap(p *Process, a *args) uint64 {
-	old, oldLen, newLen, flags := a[0], lengthOf(a[1]), lengthOf(a[2]), a[3]
-	switch {
-	case old%platform.PageSize != 0 || newLen == 0 || oldLen == 0 || flags&^mremapMayMove != 0:
-		return fail(syscall.EINVAL)
-	case old+oldLen < old || !p.inHeap(old, old+oldLen) || p.touchesFree(old, old+oldLen):
-		return fail(syscall.EFAULT)
-	case newLen == oldLen:
-		return old
-	case newLen < oldLen && p.mem.crowded(), p.splitsTooMany(old, old+oldLen), p.splitsTooMany(old+newLen, old+oldLen):
-		return fail(syscall.ENOMEM)
-	case newLen < oldLen:
-		p.unshare(old+newLen, old+oldLen)
-		p.mem.give(old+newLen, old+oldLen)
-		return old
-	case old+newLen > old && old+newLen <= p.mem.end && p.isFree(old+oldLen, old+newLen):
-		if !p.takeAt(old+oldLen, old+newLen) {
-			return fail(syscall.ENOMEM)
-		}
-		if e := p.resizeShared(old, oldLen, old, newLen); e != 0 {
-			p.mem.give(old+oldLen, old+newLen)
-			return fail(e)
-		}
-		return old
-	case flags&mremapMayMove == 0:
-		p.mem.denied++
-		return fail(syscall.ENOMEM)
-	}
-	at, ok := p.take(newLen)
-	if !ok {
-		return fail(syscall.ENOMEM)
-	}
-	for done := uint64(0); done < oldLen; {
-		n := min(oldLen-done, clearPiece)
-		if p.stopping() || !p.cpu.Move(at+done, old+done, n) {
-			p.mem.give(at, at+newLen)
-			return fail(syscall.ENOMEM)
-		}
-		done += n
-	}
-	if e := p.resizeShared(old, oldLen, at, newLen); e != 0 {
-		p.mem.give(at, at+newLen)
-		return fail(e)
-	}
-	p.unshare(old, old+oldLen)
-	p.mem.give(old, old+oldLen)
-	return at
 }
 
 // sysMprotect cannot change rights: page tables are static. It agrees to what

@@ -73,3 +73,62 @@ func (p *Process) setOffset(f *description, addr uint64, off int64) bool {
 	}
 	return p.putU64(addr, uint64(off))
 }
+
+// sysSendfile moves bytes between two descriptors, as shutil.copyfile asks.
+func sysSendfile(p *Process, a *args) uint64 {
+	out, in := p.fds.get(a[0]), p.fds.get(a[1])
+	if out == nil || in == nil {
+		return fail(syscall.EBADF)
+	}
+	ret := p.retry(out, func() uint64 { return p.sendfile(out, in, a) })
+	if t := p.current; t.waiting {
+		in.refs++
+		t.wait.source = in
+	}
+	return ret
+}
+
+func (p *Process) sendfile(out, in *description, a *args) uint64 {
+	if !in.canRead() || !out.canWrite() {
+		return fail(syscall.EBADF)
+	}
+	if !in.seekable() || out.flags&syscall.O_APPEND != 0 {
+		return fail(syscall.EINVAL)
+	}
+	pos := in.pos
+	if a[2] != 0 {
+		v, ok := p.u64(a[2])
+		if !ok {
+			return fail(syscall.EFAULT)
+		}
+		if int64(v) < 0 {
+			return fail(syscall.EINVAL)
+		}
+		pos = int64(v)
+	}
+	total := uint64(0)
+	buf := p.buffer(transferSize)
+	for left := min(a[3], maxCount); left > 0; {
+		k, e := in.read(p, buf[:min(left, transferSize)], pos)
+		if e == 0 && k > 0 {
+			k, e = out.write(p, buf[:k], out.pos)
+		}
+		if e != 0 && total == 0 {
+			return fail(e)
+		}
+		if e != 0 || k == 0 {
+			break
+		}
+		if p.stopping() {
+			left = uint64(k)
+		}
+		pos, out.pos = pos+int64(k), out.pos+int64(k)
+		total, left = total+uint64(k), left-uint64(k)
+	}
+	if a[2] == 0 {
+		in.pos = pos
+	} else if !p.putU64(a[2], uint64(pos)) {
+		return fail(syscall.EFAULT)
+	}
+	return total
+}

@@ -75,10 +75,45 @@ func (p *Process) known(id uint64) bool {
 }
 
 func sysSchedGetscheduler(p *Process, a *args) uint64 {
+	if a[0] == parentID {
+		return fail(syscall.EPERM)
+	}
 	if !p.known(a[0]) {
 		return fail(syscall.ESRCH)
 	}
 	return schedOther
+}
+
+// sysSchedGetparam tells the only priority that the ordinary policy has.
+func sysSchedGetparam(p *Process, a *args) uint64 {
+	if !p.known(a[0]) {
+		return fail(syscall.ESRCH)
+	}
+	return p.putBytes(a[1], make([]byte, 4))
+}
+
+// sysSchedSetparam and sysSchedSetscheduler agree to what holds already.
+func sysSchedSetparam(p *Process, a *args) uint64 {
+	return p.setScheduler(a[0], schedOther, a[1])
+}
+
+func sysSchedSetscheduler(p *Process, a *args) uint64 {
+	return p.setScheduler(a[0], a[1], a[2])
+}
+
+func (p *Process) setScheduler(id, policy, param uint64) uint64 {
+	priority, ok := p.u32(param)
+	switch {
+	case !p.known(id):
+		return fail(syscall.ESRCH)
+	case !ok:
+		return fail(syscall.EFAULT)
+	case policy == schedFIFO || policy == schedRR:
+		return fail(syscall.EPERM)
+	case policy > schedIdle || priority != 0:
+		return fail(syscall.EINVAL)
+	}
+	return 0
 }
 
 // sysSchedRRGetInterval tells the time slice.

@@ -15,8 +15,9 @@ func (p *Process) ringAlarm(now uint64) {
 	if a.interval == 0 {
 		a.at = never
 	} else {
-		// Rings that were missed are one.
-		a.at = now + a.interval - (now-a.at)%a.interval
+		// Rings that were missed are one. A process that sleeps must not keep the
+		// host busy with rings that nobody hears.
+		a.at = max(now+a.interval-(now-a.at)%a.interval, now+uint64(minTick))
 	}
 	p.raise(sigInfo{signo: syscall.SIGALRM, code: siKernel})
 }

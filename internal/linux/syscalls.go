@@ -98,7 +98,7 @@ var handlers = [maxCall]handler{
 	127: sysRtSigpending, 128: sysRtSigtimedwait, 130: sysRtSigsuspend, 131: sysSigaltstack,
 	133: sysMknod, 137: sysStatfs, 138: sysFstatfs,
 	140: sysGetpriority, 141: sysSetpriority,
-	145: sysSchedGetscheduler,
+	142: sysSchedSetparam, 143: sysSchedGetparam, 144: sysSchedSetscheduler, 145: sysSchedGetscheduler,
 	146: sysSchedPriorityMax, 147: sysSchedPriorityMin, 148: sysSchedRRGetInterval,
 	157: sysPrctl, 158: sysArchPrctl, 160: sysSetrlimit,
 	161: refuse(syscall.EPERM), // chroot

@@ -19,8 +19,9 @@ type timerFile struct {
 	at, interval uint64
 	// count is how often it has expired since it was last read.
 	count uint64
-	// realtime says that times are told by the wall clock.
-	realtime bool
+	// realtime says that times are told by the wall clock, watched that an epoll
+	// may wait for the next time it expires whether it is read or not.
+	realtime, watched bool
 }
 
 // expire counts what has happened until now.
@@ -66,13 +67,16 @@ func (f *timerFile) poll(p *Process) uint16 {
 
 func (f *timerFile) release(p *Process) { delete(p.fds.channels.timers, f) }
 
-// nextTimer is when a timer expires that has not expired yet: what has can be
-// seen without waiting.
+// nextTimer is when a timer expires next: one that has expired can be seen
+// without waiting, unless it is the edge that somebody waits for.
 func (p *Process) nextTimer() uint64 {
 	at := uint64(never)
 	for f := range p.fds.channels.timers {
-		if f.expire(p); f.count == 0 {
+		switch f.expire(p); {
+		case f.count == 0:
 			at = min(at, f.at)
+		case f.watched && f.at != never:
+			at = min(at, max(f.at, p.now()+uint64(minTick)))
 		}
 	}
 	return at
