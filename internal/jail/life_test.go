@@ -29,19 +29,6 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
-// runIoctls are what a virtual machine needs once it has been made.
-var runIoctls = []uint32{
-	0xae80,          // KVM_RUN
-	kvm.PagemapScan, // PAGEMAP_SCAN
-	0x4138ae84,      // KVM_SET_SREGS
-	0x8138ae83,      // KVM_GET_SREGS
-	0x5000aea5,      // KVM_SET_XSAVE
-	0x9000aea4,      // KVM_GET_XSAVE
-	0x4040aea0,      // KVM_SET_VCPU_EVENTS
-	0x4008ae89,      // KVM_SET_MSRS
-	0xc008ae88,      // KVM_GET_MSRS
-}
-
 // runLife is a legitimate worker.
 func runLife(arg string) {
 	life, arg, _ := strings.Cut(arg, ":")
@@ -210,7 +197,7 @@ func lifeOfEngine(arg string) error {
 	if err != nil {
 		return err
 	}
-	enterOrDie(jail.Spec{Keep: descriptors(), Ioctls: runIoctls})
+	enterOrDie(jail.Spec{Keep: descriptors(), Ioctls: kvm.WorkIoctls()})
 
 	expect := func(code, want string) error {
 		r, err := vm.Run(ctx, engine.Request{Code: []byte(code)})

@@ -37,6 +37,8 @@ func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 	if err != nil {
 		return wire.Ready{}, err
 	}
+	// Nothing may open files behind the back of a Seal.
+	m.template.Sync()
 	if m.VM, err = m.template.New(ctx); err != nil {
 		return wire.Ready{}, err
 	}

@@ -27,7 +27,10 @@ type Config struct {
 	// Open makes the machine.
 	Open Opener
 	// Seal, if set, gives up what the process does not need any more. It is
-	// called once, when the machine is there and warm; an error ends the worker.
+	// called once, when the machine is there, before any program has run in it;
+	// an error ends the worker. Not later: from its first run on a machine has a
+	// thread of the kernel's in this process (Linux 6.14), which takes no signals,
+	// and in a build with cgo the jail would wait for it for ever.
 	Seal func() error
 }
 
@@ -99,11 +102,11 @@ func (s *server) start(ctx context.Context, c Config) (Machine, error) {
 	if err != nil {
 		return nil, errors.Join(err, s.done(0, failure(err)))
 	}
-	if st.Warm {
-		err = warm(ctx, m)
-	}
-	if err == nil && c.Seal != nil {
+	if c.Seal != nil {
 		err = c.Seal()
+	}
+	if err == nil && st.Warm {
+		err = warm(ctx, m)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.done(0, failure(err)), m.Close())

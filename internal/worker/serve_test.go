@@ -268,14 +268,15 @@ func TestAWorkerEndsWhenTheProtocolIsBroken(t *testing.T) {
 	}
 }
 
-func TestAWorkerIsWarmAndSealedBeforeItIsReady(t *testing.T) {
-	var order []string
-	c := serve(t, func(c *Config) { c.Seal = func() error { order = append(order, "seal"); return nil } })
+func TestAWorkerIsSealedAndThenWarmBeforeItIsReady(t *testing.T) {
+	var c *client
+	var before []int // programs that had run at each seal
+	c = serve(t, func(k *Config) { k.Seal = func() error { before = append(before, len(c.m.ran)); return nil } })
 	if r := c.start(wire.Start{Warm: true}); r.Generation != "g1" {
 		t.Errorf("ready: %+v", r)
 	}
-	if len(c.m.ran) != 1 || len(order) != 1 {
-		t.Errorf("ran %q, %v", c.m.ran, order)
+	if len(c.m.ran) != 1 || len(before) != 1 || before[0] != 0 {
+		t.Errorf("ran %q, %v before the seal", c.m.ran, before)
 	}
 }
 

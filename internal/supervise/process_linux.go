@@ -1,0 +1,228 @@
+package supervise
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
+)
+
+const (
+	// again is how long to wait before killing or removing is tried again.
+	again = 100 * time.Millisecond
+	// removeTimeout bounds one attempt to remove what a worker has left.
+	removeTimeout = time.Second
+	// stderrDelay bounds how long the standard error of a worker that has ended
+	// is read, should another process have it.
+	stderrDelay = time.Second
+)
+
+// process is a worker as its supervisor sees it.
+type process struct {
+	id    uint64
+	cage  cage
+	cmd   *exec.Cmd
+	said  *head
+	ready wire.Ready
+	// conn leads to the worker and pidfd is its process; both are nil once the
+	// host is given them.
+	conn, pidfd *os.File
+	given       bool
+
+	// ended is closed when the process has been waited for; how is set then.
+	ended chan struct{}
+	how   GoneError
+	once  sync.Once
+}
+
+// start starts a worker and waits until it is ready. On an error the process,
+// if there is one, has to be ended and removed by the caller.
+func (s *server) start(ctx context.Context, id uint64) (*process, error) {
+	c, err := s.enforcer.prepare(rand.Text())
+	if err != nil {
+		return nil, err
+	}
+	p := &process{id: id, cage: c, said: new(head), ended: make(chan struct{})}
+	if err := s.spawn(p); err != nil {
+		if p.cmd == nil || p.cmd.Process == nil {
+			close(p.ended)
+		}
+		return p, err
+	}
+	defer context.AfterFunc(ctx, p.end)()
+	if err := c.started(p.cmd.Process.Pid); err != nil {
+		return p, err
+	}
+	if err := p.handshake(s.settings.Start, s.settings.StartTimeout); err != nil {
+		return p, fmt.Errorf("not ready: %w", err)
+	}
+	return p, nil
+}
+
+// spawn makes the process and begins to wait for its end.
+func (s *server) spawn(p *process) error {
+	ours, theirs, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = theirs.Close() }()
+	if err := unix.SetNonblock(int(ours.Fd()), true); err != nil {
+		_ = ours.Close()
+		return err
+	}
+	// A new file of the descriptor finds out that it can wait with a deadline.
+	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	_ = ours.Close()
+	if err != nil {
+		return err
+	}
+	p.conn = os.NewFile(uintptr(fd), "worker")
+
+	pidfd := -1
+	p.cmd = helper.Command(s.settings.Role, "", theirs)
+	p.cmd.Stderr, p.cmd.WaitDelay = p.said, stderrDelay
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}
+	p.cage.attributes(p.cmd.SysProcAttr)
+	started := make(chan error)
+	s.spawns <- func() { started <- p.cmd.Start() }
+	if err := <-started; err != nil {
+		return err
+	}
+	go func() {
+		err := p.cmd.Wait()
+		p.how = ending(p.cmd.ProcessState, err)
+		p.how.OutOfMemory = p.cage.outOfMemory()
+		p.how.Diagnostics = p.said.String()
+		close(p.ended)
+	}()
+	if pidfd < 0 {
+		return errors.New("the kernel has no pidfd (Linux 5.2)")
+	}
+	p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
+	return nil
+}
+
+func ending(state *os.ProcessState, err error) GoneError {
+	if state == nil {
+		return GoneError{ExitCode: -1, Diagnostics: fmt.Sprint(err)}
+	}
+	g := GoneError{ExitCode: state.ExitCode()}
+	if w, ok := state.Sys().(syscall.WaitStatus); ok && w.Signaled() {
+		g.Signal = int(w.Signal())
+	}
+	return g
+}
+
+// handshake tells the worker what to serve and waits until it does.
+func (p *process) handshake(start wire.Start, limit time.Duration) error {
+	if err := p.conn.SetDeadline(time.Now().Add(limit)); err != nil {
+		return err
+	}
+	b, err := wire.Encode(start)
+	if err != nil {
+		return err
+	}
+	if err := wire.NewWriter(p.conn).Write(wire.Frame{Kind: wire.KindStart, Payload: b}); err != nil {
+		return err
+	}
+	f, err := wire.NewReader(p.conn, wire.MaxOutputPayload).Next()
+	if err != nil {
+		return err
+	}
+	switch f.Kind {
+	case wire.KindReady:
+		return wire.Decode(f.Payload, &p.ready)
+	case wire.KindDone:
+		var d wire.Done
+		if err := wire.Decode(f.Payload, &d); err != nil {
+			return err
+		}
+		return &StartError{Kind: d.Kind, Message: d.Message}
+	}
+	return fmt.Errorf("%w: a frame of kind %d instead of ready", wire.ErrProtocol, f.Kind)
+}
+
+// end has the process killed, again and again until it has ended. It does not
+// wait, and may be called at any time.
+func (p *process) end() {
+	p.once.Do(func() {
+		go func() {
+			for {
+				_ = p.kill()
+				select {
+				case <-p.ended:
+					return
+				case <-time.After(again):
+				}
+			}
+		}()
+	})
+}
+
+func (p *process) kill() error {
+	err := p.cage.kill()
+	if p.cmd == nil || p.cmd.Process == nil {
+		return err
+	}
+	if e := p.cmd.Process.Kill(); !errors.Is(e, os.ErrProcessDone) {
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+// remove waits until the process has ended, and removes what is left of it. It
+// returns when there is nothing left; trouble is called with each failure.
+func (p *process) remove(trouble func(error)) {
+	<-p.ended
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+		err := p.cage.kill()
+		if err == nil {
+			err = p.cage.remove(ctx)
+		}
+		cancel()
+		if err == nil {
+			return
+		}
+		trouble(err)
+		time.Sleep(again)
+	}
+}
+
+// forget closes what nobody wants any more.
+func (p *process) forget() {
+	for _, f := range []*os.File{p.conn, p.pidfd} {
+		if f != nil {
+			_ = f.Close()
+		}
+	}
+	p.conn, p.pidfd = nil, nil
+}
+
+// failure describes why a worker could not be started.
+func (p *process) failure(err error) *StartError {
+	var s StartError
+	if e := (*StartError)(nil); errors.As(err, &e) {
+		s = *e
+	} else {
+		s = StartError{Kind: "internal", Message: err.Error()}
+	}
+	if p != nil {
+		select {
+		case <-p.ended:
+		case <-time.After(stderrDelay): // an end was asked for
+		}
+		s.Diagnostics = p.said.String()
+	}
+	return &s
+}

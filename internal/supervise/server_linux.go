@@ -1,0 +1,309 @@
+package supervise
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"runtime"
+	"slices"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
+)
+
+// Role is the name of the helper (package helper) that is a supervisor. It is
+// given the control socket, the owner's lock and a pidfd of the host.
+const Role = "supervisor"
+
+const (
+	lockFD  = helper.First + 1
+	pidFD   = helper.First + 2
+	givenFD = 3
+)
+
+func init() { helper.Register(Role, givenFD, Main) }
+
+const (
+	// maxWaiting bounds the calls that wait for a worker.
+	maxWaiting = 1024
+	// maxFailures is how many spare workers may fail one after the other until
+	// the supervisor waits with more for the next call.
+	maxFailures = 3
+)
+
+// server is the supervisor. Everything below control belongs to the goroutine
+// of loop; others hand it functions.
+type server struct {
+	settings settings
+	enforcer enforcer
+	spawns   chan func()
+	todo     chan func()
+	ctx      context.Context
+	cancel   context.CancelFunc
+
+	control  *channel
+	out      *outbox
+	next     uint64
+	all      map[uint64]*process
+	spares   []*process
+	waiting  []uint64 // calls
+	starting int
+	warmed   bool // a worker has been ready, so the template is there
+	failures int
+	ending   bool
+}
+
+// Main is the supervisor process. It ends when its host wants it to or is gone,
+// and no worker is left. The lock's descriptor stays open until then.
+func Main() error {
+	// Standard error may be closed with the host. Being notified instead of
+	// ignoring lets workers have the default.
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGPIPE, unix.SIGHUP, unix.SIGINT, unix.SIGTERM)
+	control, err := newChannel(os.NewFile(helper.First, "control"))
+	if err != nil {
+		return err
+	}
+	if _, err := unix.FcntlInt(lockFD, unix.F_GETFD, 0); err != nil {
+		return fmt.Errorf("the owner's lock: %w", err)
+	}
+	m, _, err := control.receive()
+	if err != nil {
+		return err
+	}
+	if m.Kind != kindConfigure {
+		return fmt.Errorf("%w: a first message of kind %d", wire.ErrProtocol, m.Kind)
+	}
+	s := &server{
+		settings: *m.Settings, control: control, out: newOutbox(control), all: map[uint64]*process{},
+		spawns: make(chan func()), todo: make(chan func()),
+	}
+	if s.enforcer, err = newEnforcer(s.settings.Limits); err != nil {
+		return err
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	defer s.cancel()
+	go s.spawner()
+	go s.listen()
+	go s.watchHost()
+	go func() {
+		for got := range signals {
+			if got == syscall.SIGTERM {
+				s.todo <- s.shutdown
+			}
+		}
+	}()
+	s.loop()
+	s.out.close()
+	return nil
+}
+
+// loop does what is to be done until nothing is left.
+func (s *server) loop() {
+	for {
+		s.settle()
+		if s.ending && s.starting == 0 && len(s.all) == 0 {
+			return
+		}
+		(<-s.todo)()
+	}
+}
+
+// spawner starts processes, all from one thread that never ends: the kernel
+// takes the end of the thread that started a process for its parent's death.
+func (s *server) spawner() {
+	runtime.LockOSThread()
+	for f := range s.spawns {
+		f()
+	}
+}
+
+// watchHost waits for the host's end.
+func (s *server) watchHost() {
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: pidFD, Events: unix.POLLIN}}, -1)
+		if n > 0 || err != nil && !errors.Is(err, unix.EINTR) {
+			s.todo <- s.shutdown
+			return
+		}
+	}
+}
+
+// listen receives what the host says. A host that has closed the socket, or
+// does not keep to the rules, has no supervisor any more.
+func (s *server) listen() {
+	for {
+		m, files, err := s.control.receive()
+		closeAll(files)
+		if err != nil {
+			s.todo <- s.shutdown
+			return
+		}
+		s.todo <- func() { s.handle(m) }
+	}
+}
+
+func (s *server) handle(m message) {
+	switch m.Kind {
+	case kindAcquire:
+		if s.ending || len(s.waiting) >= maxWaiting {
+			s.refuse(m.Call, &StartError{Kind: "internal", Message: "no more workers can be had"})
+			return
+		}
+		s.waiting, s.failures = append(s.waiting, m.Call), 0
+	case kindCancel:
+		s.waiting = slices.DeleteFunc(s.waiting, func(c uint64) bool { return c == m.Call })
+	case kindRelease:
+		if p := s.all[m.Worker]; p != nil {
+			p.end()
+		} else {
+			s.tell(message{Kind: kindReleased, Worker: m.Worker})
+		}
+	default:
+		s.shutdown()
+	}
+}
+
+// shutdown has everything ended.
+func (s *server) shutdown() {
+	if s.ending {
+		return
+	}
+	s.ending, s.spares = true, nil
+	s.cancel()
+	for _, p := range s.all {
+		p.end()
+	}
+	for _, c := range s.waiting {
+		s.refuse(c, &StartError{Kind: "internal", Message: "the supervisor is ending"})
+	}
+	s.waiting = nil
+}
+
+// settle gives spare workers to those that wait, has others started, and ends
+// those that nobody waits for any more.
+func (s *server) settle() {
+	for len(s.waiting) > 0 && len(s.spares) > 0 {
+		s.grant(s.waiting[0], s.spares[0])
+		s.waiting, s.spares = s.waiting[1:], s.spares[1:]
+	}
+	for len(s.spares) > s.settings.Spare {
+		last := len(s.spares) - 1
+		s.spares[last].end()
+		s.spares = s.spares[:last]
+	}
+	for s.wanted() {
+		s.next++
+		s.starting++
+		go func(id uint64) {
+			p, err := s.start(s.ctx, id)
+			if err == nil {
+				s.todo <- func() { s.started(p) }
+				return
+			}
+			if p != nil {
+				p.end()
+			}
+			f := p.failure(err)
+			s.todo <- func() { s.failed(p, f) }
+		}(s.next)
+	}
+}
+
+// wanted says whether another worker should be started. Until one was ready,
+// they come one after the other, because the first makes the template.
+func (s *server) wanted() bool {
+	want, at := len(s.waiting), 1
+	if s.failures < maxFailures {
+		want += s.settings.Spare
+	}
+	if s.warmed {
+		at = max(2, runtime.NumCPU())
+	}
+	return !s.ending && s.starting < at && s.starting+len(s.spares) < want
+}
+
+func (s *server) started(p *process) {
+	s.starting--
+	s.keep(p)
+	if s.ending {
+		p.end()
+		return
+	}
+	s.warmed = true
+	s.spares = append(s.spares, p)
+}
+
+// failed refuses the call that has waited longest, if there is one.
+func (s *server) failed(p *process, why *StartError) {
+	s.starting--
+	if p != nil {
+		s.keep(p)
+	}
+	s.failures++
+	if len(s.waiting) > 0 {
+		s.refuse(s.waiting[0], why)
+		s.waiting = s.waiting[1:]
+	}
+}
+
+// keep remembers a process until nothing is left of it.
+func (s *server) keep(p *process) {
+	s.all[p.id] = p
+	go func() {
+		<-p.ended
+		s.todo <- func() { s.ended(p) }
+		p.remove(func(err error) {
+			s.todo <- func() { s.about(p, message{Kind: kindTrouble, Text: fmt.Sprintf("%.1000s", err.Error())}) }
+		})
+		s.todo <- func() {
+			delete(s.all, p.id)
+			s.about(p, message{Kind: kindReleased})
+		}
+	}()
+}
+
+func (s *server) ended(p *process) {
+	if at := slices.Index(s.spares, p); at >= 0 {
+		s.spares = slices.Delete(s.spares, at, at+1)
+		s.failures++
+	}
+	p.forget()
+	how := p.how
+	s.about(p, message{Kind: kindGone, Gone: &how})
+}
+
+// grant gives a worker to a call.
+func (s *server) grant(call uint64, p *process) {
+	p.given = true
+	ready := p.ready
+	s.out.put(parcel{
+		message: message{Kind: kindGranted, Call: call, Worker: p.id, Ready: &ready},
+		files:   []*os.File{p.conn, p.pidfd},
+		failed: func(err error) {
+			p.end()
+			s.refuse(call, &StartError{Kind: "internal", Message: err.Error()})
+		},
+	})
+	p.conn, p.pidfd = nil, nil
+}
+
+func (s *server) refuse(call uint64, why *StartError) {
+	s.tell(message{Kind: kindRefused, Call: call, Failure: why})
+}
+
+// about tells something about a worker to the host that has it.
+func (s *server) about(p *process, m message) {
+	if m.Worker = p.id; p.given {
+		s.tell(m)
+	}
+}
+
+// tell sends to the host. Failures do not matter: a host that is gone is
+// noticed elsewhere.
+func (s *server) tell(m message) { s.out.put(parcel{message: m}) }
