@@ -42,6 +42,10 @@
 //     answered by SIGSYS, which cannot be caught.
 //   - In a build with cgo, what has to be done on every thread takes a signal to
 //     each of them for each step. Build workers without.
+//   - In a build with cgo, Enter comes before the first KVM_RUN: from then on the
+//     process has a kernel thread of the virtual machine (vhost_task), which
+//     blocks every signal, and what is to be done on every thread would wait for
+//     it for ever.
 //   - Sockets are used with read, write, readv and writev. The message calls
 //     (sendmsg, recvmsg) are not allowed: they carry descriptors, and a filter
 //     cannot look at that.
