@@ -263,7 +263,7 @@ func join(a, b *socket) {
 	a.outs, b.outs = a.outs+1, b.outs+1
 }
 
-const sockFlags = syscall.SOCK_NONBLOCK | syscall.SOCK_CLOEXEC
+const sockFlags = sockNonblock | sockCloexec
 
 // socketKind takes the type argument apart.
 func socketKind(v uint64) (kind, flags int, e syscall.Errno) {
@@ -271,7 +271,7 @@ func socketKind(v uint64) (kind, flags int, e syscall.Errno) {
 	switch kind {
 	case syscall.SOCK_STREAM, syscall.SOCK_DGRAM, syscall.SOCK_SEQPACKET:
 		return kind, flags, 0
-	case syscall.SOCK_RAW, syscall.SOCK_RDM, syscall.SOCK_PACKET:
+	case syscall.SOCK_RAW, syscall.SOCK_RDM, sockPacket:
 		return 0, 0, syscall.ESOCKTNOSUPPORT
 	}
 	return 0, 0, syscall.EINVAL
@@ -295,7 +295,7 @@ func sysSocket(p *Process, a *args) uint64 {
 	case proto != 0 && (inet && proto != syscall.IPPROTO_TCP || !inet && proto != syscall.AF_UNIX):
 		return fail(syscall.EPROTONOSUPPORT)
 	}
-	return p.put1(socketFile(p.newSocket(family, kind), flags), flags&syscall.SOCK_CLOEXEC != 0)
+	return p.put1(socketFile(p.newSocket(family, kind), flags), flags&sockCloexec != 0)
 }
 
 func sysSocketpair(p *Process, a *args) uint64 {
@@ -310,7 +310,7 @@ func sysSocketpair(p *Process, a *args) uint64 {
 	}
 	x, y := p.newSocket(syscall.AF_UNIX, kind), p.newSocket(syscall.AF_UNIX, kind)
 	join(x, y)
-	return p.put2(a[3], socketFile(x, flags), socketFile(y, flags), flags&syscall.SOCK_CLOEXEC != 0)
+	return p.put2(a[3], socketFile(x, flags), socketFile(y, flags), flags&sockCloexec != 0)
 }
 
 // socketArg gives the socket of a descriptor.

@@ -172,7 +172,7 @@ func (p *Process) transmit(f *description, s *socket, to *socket, iov []iovec, f
 	}
 	nonblock := f.flags&syscall.O_NONBLOCK != 0 || flags&syscall.MSG_DONTWAIT != 0
 	if s.kind == syscall.SOCK_STREAM {
-		return p.writeAll(f, iov, -1, nonblock, flags&syscall.MSG_NOSIGNAL != 0)
+		return p.writeAll(f, iov, -1, nonblock, flags&msgNoSignal != 0)
 	}
 	n := int(min(length(iov), maxBuffer))
 	return p.await(f, nonblock, s.transmitTime, func() uint64 {

@@ -328,7 +328,7 @@ func sysAccept4(p *Process, a *args) uint64 {
 		s.backlog = slices.Delete(s.backlog, 0, 1)
 		s.outs++
 		p.fds.pending--
-		fd := p.put1(socketFile(n, flags), flags&syscall.SOCK_CLOEXEC != 0)
+		fd := p.put1(socketFile(n, flags), flags&sockCloexec != 0)
 		if errnoOf(fd) == 0 && out != 0 {
 			if ret := p.putAddress(out, size, n.peerName.named(n.family)); ret != 0 {
 				p.closeFD(fd)

@@ -9,13 +9,22 @@ import (
 // option is a socket option: a level and a name in it.
 type option struct{ level, name uint32 }
 
-// Options of SOL_SOCKET that package syscall lacks
-// (include/uapi/asm-generic/socket.h), and the ones of IPv6.
+// Numbers of Linux that package syscall lacks, some on other systems only
+// (include/uapi/asm-generic/socket.h, include/linux/net.h, include/linux/tcp.h,
+// include/uapi/linux/in6.h).
 const (
 	soProtocol = 38
 	soDomain   = 39
 	soPeercred = 17
 	v6Only     = 26
+
+	sockNonblock = 0x800
+	sockCloexec  = 0x80000
+	sockPacket   = 10
+	msgNoSignal  = 0x4000
+	tcpCork      = 3
+	tcpKeepIdle  = 4
+	tcpQuickAck  = 12
 )
 
 // keptOptions are remembered and told again: they mean nothing inside one
@@ -24,9 +33,9 @@ var keptOptions = []option{
 	{syscall.SOL_SOCKET, syscall.SO_REUSEADDR}, {syscall.SOL_SOCKET, 15}, // SO_REUSEPORT
 	{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, {syscall.SOL_SOCKET, syscall.SO_BROADCAST},
 	{syscall.SOL_SOCKET, syscall.SO_OOBINLINE}, {syscall.SOL_SOCKET, 12}, // SO_PRIORITY
-	{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.IPPROTO_TCP, syscall.TCP_CORK},
-	{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
-	{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.IPPROTO_TCP, syscall.TCP_QUICKACK},
+	{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.IPPROTO_TCP, tcpCork},
+	{syscall.IPPROTO_TCP, tcpKeepIdle}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+	{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.IPPROTO_TCP, tcpQuickAck},
 	{syscall.IPPROTO_TCP, 18}, // TCP_USER_TIMEOUT
 	{syscall.IPPROTO_IP, syscall.IP_TOS}, {syscall.IPPROTO_IP, syscall.IP_TTL},
 }
