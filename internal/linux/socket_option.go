@@ -18,13 +18,15 @@ const (
 	soPeercred = 17
 	v6Only     = 26
 
-	sockNonblock = 0x800
-	sockCloexec  = 0x80000
-	sockPacket   = 10
-	msgNoSignal  = 0x4000
-	tcpCork      = 3
-	tcpKeepIdle  = 4
-	tcpQuickAck  = 12
+	sockNonblock    = 0x800
+	sockCloexec     = 0x80000
+	sockPacket      = 10
+	msgNoSignal     = 0x4000
+	tcpCork         = 3
+	tcpKeepIdle     = 4
+	tcpKeepInterval = 5
+	tcpKeepCount    = 6
+	tcpQuickAck     = 12
 )
 
 // keptOptions are remembered and told again: they mean nothing inside one
@@ -34,8 +36,8 @@ var keptOptions = []option{
 	{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, {syscall.SOL_SOCKET, syscall.SO_BROADCAST},
 	{syscall.SOL_SOCKET, syscall.SO_OOBINLINE}, {syscall.SOL_SOCKET, 12}, // SO_PRIORITY
 	{syscall.IPPROTO_TCP, syscall.TCP_NODELAY}, {syscall.IPPROTO_TCP, tcpCork},
-	{syscall.IPPROTO_TCP, tcpKeepIdle}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
-	{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}, {syscall.IPPROTO_TCP, tcpQuickAck},
+	{syscall.IPPROTO_TCP, tcpKeepIdle}, {syscall.IPPROTO_TCP, tcpKeepInterval},
+	{syscall.IPPROTO_TCP, tcpKeepCount}, {syscall.IPPROTO_TCP, tcpQuickAck},
 	{syscall.IPPROTO_TCP, 18}, // TCP_USER_TIMEOUT
 	{syscall.IPPROTO_IP, syscall.IP_TOS}, {syscall.IPPROTO_IP, syscall.IP_TTL},
 }
