@@ -137,11 +137,13 @@ func TestAnInterruptEndsAProgramWithThreads(t *testing.T) {
 	tm := template(t, nil)
 	vm := machine(t, tm)
 	res, err := runUntilBegun(vm, `
-import threading
+import threading, time
 stop = False
 def spin():
     while not stop: pass
-ts = [threading.Thread(target=spin) for _ in range(3)]
+def idle():
+    while not stop: time.sleep(0.001)
+ts = [threading.Thread(target=f) for f in (spin, idle, idle)]
 for t in ts: t.start()
 # Not in join: CPython 3.11 takes a thread whose join is interrupted for stopped.
 print('begun', flush=True)

@@ -84,7 +84,9 @@ func (p *Process) waitFutex(a *args, bitset uint32) uint64 {
 	return p.block(w)
 }
 
-// waiters gives the threads that wait at a futex, longest first.
+// waiters gives the threads that wait at a futex, longest first, but the
+// favourite before all others: it would go to the end of a queue again and again
+// where others compute, for CPython gives each wait for the interpreter lock 5 ms.
 func (p *Process) waiters(addr uint64, bitset uint32) []*thread {
 	var out []*thread
 	for _, t := range p.threads {
@@ -93,7 +95,7 @@ func (p *Process) waiters(addr uint64, bitset uint32) []*thread {
 		}
 	}
 	slices.SortFunc(out, func(a, b *thread) int {
-		if a.wait.turn < b.wait.turn {
+		if a == p.favourite || b != p.favourite && a.wait.turn < b.wait.turn {
 			return -1
 		}
 		return 1
