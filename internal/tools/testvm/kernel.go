@@ -26,9 +26,6 @@ const defaultKernel = "6.12"
 // drivers and starts fast.
 const metaPackage = "linux-image-cloud-amd64"
 
-// mirror is Debian's own, for machines whose sources name none.
-const mirror = "http://deb.debian.org/debian"
-
 // keyring checks what comes from any mirror.
 const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
@@ -128,7 +125,11 @@ func fetch(ctx context.Context, series, dir string) error {
 		// The folders are this user's, so nobody else may download into them.
 		"-o", "APT::Sandbox::User=",
 	}
-	sources := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, mirrorOf(ctx), suiteOf(series))
+	mirror, err := mirrorOf(ctx)
+	if err != nil {
+		return err
+	}
+	sources := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, mirror, suiteOf(series))
 	if err := os.WriteFile(filepath.Join(work, "sources.list"), []byte(sources), 0o600); err != nil {
 		return err
 	}
@@ -167,18 +168,19 @@ func fetch(ctx context.Context, series, dir string) error {
 	return nil
 }
 
-// mirrorOf gives the Debian mirror that the machine's own sources name.
-func mirrorOf(ctx context.Context) string {
+// mirrorOf gives the Debian mirror that the machine's own sources name. There
+// is no other: where packages come from is the machine's choice.
+func mirrorOf(ctx context.Context) (string, error) {
 	out, err := quietly(apt(ctx, "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"))
 	if err != nil {
-		return mirror
+		return "", err
 	}
 	for uri := range strings.FieldsSeq(out) {
 		if uri = strings.TrimRight(uri, "/"); path.Base(uri) == "debian" {
-			return uri
+			return uri, nil
 		}
 	}
-	return mirror
+	return "", errors.New("apt's sources name no mirror of Debian")
 }
 
 // imagePackage finds the kernel's package in what apt-cache says about the
