@@ -1,0 +1,145 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// maxPools bounds the images, and with them the supervisors, of one backend.
+const maxPools = 16
+
+// pools are the supervisors of a backend, one for each image in use.
+type pools struct {
+	config Config
+	system system
+	realm  *realm
+
+	mu     sync.Mutex
+	byName map[imageName]*pool
+	closed bool
+}
+
+// imageName is how a spec names an image.
+type imageName struct{ name, id string }
+
+// pool is an image with its supervisor.
+type pool struct {
+	mu sync.Mutex
+	// supervisor is nil until it is needed, and again when it is gone.
+	supervisor supervisor
+}
+
+var errPoolsClosed = &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+
+// acquire gets a worker for an image. A supervisor that is gone is replaced
+// once: what made it end twice would do so again.
+func (p *pools) acquire(ctx context.Context, name imageName) (process, error) {
+	one, err := p.pool(name)
+	if err != nil {
+		return nil, err
+	}
+	var gone *goneError
+	for range 2 {
+		s, err := p.running(ctx, one, name)
+		if err != nil {
+			return nil, err
+		}
+		w, err := s.Acquire(ctx)
+		if !errors.As(err, &gone) {
+			return w, err
+		}
+		p.config.Logger.Warn("the supervisor has ended", "backend", p.config.Name, "error", err)
+	}
+	return nil, unavailable("the supervisor has ended twice", gone)
+}
+
+func (p *pools) pool(name imageName) (*pool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errPoolsClosed
+	}
+	one := p.byName[name]
+	if one == nil {
+		if len(p.byName) >= maxPools {
+			return nil, &sandbox.RefusalError{
+				Reason: sandbox.ErrNotSupported, Subject: "spec.image", Asked: fmt.Sprintf("image number %d of this backend", maxPools+1),
+				Allowed: fmt.Sprintf("%d images", maxPools), Decider: decider,
+			}
+		}
+		one = new(pool)
+		p.byName[name] = one
+	}
+	return one, nil
+}
+
+// running gives the supervisor of a pool, started if need be. Finding the image
+// may mean capturing it; others of that image wait for it then.
+func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervisor, error) {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if s := one.supervisor; s != nil {
+		select {
+		case <-s.Done():
+			one.supervisor = nil
+		default:
+			return s, nil
+		}
+	}
+	file, err := p.system.image(ctx, p.config, name.name, name.id)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, errPoolsClosed
+	}
+	lock, err := p.realm.lock()
+	if err != nil {
+		return nil, unavailable("", err)
+	}
+	if one.supervisor, err = p.system.launch(p.config, file, lock); err != nil {
+		return nil, err
+	}
+	return one.supervisor, nil
+}
+
+// close ends all supervisors. It can be called again.
+func (p *pools) close(ctx context.Context) error {
+	p.mu.Lock()
+	p.closed = true
+	var all []*pool
+	for _, one := range p.byName {
+		all = append(all, one)
+	}
+	p.mu.Unlock()
+	failed := make([]error, len(all))
+	var group sync.WaitGroup
+	for i, one := range all {
+		group.Go(func() { failed[i] = one.close(ctx) })
+	}
+	group.Wait()
+	return errors.Join(failed...)
+}
+
+func (one *pool) close(ctx context.Context) error {
+	one.mu.Lock()
+	defer one.mu.Unlock()
+	if one.supervisor == nil {
+		return nil
+	}
+	select {
+	case <-one.supervisor.Done(): // whatever its end was, nothing is left of it
+	default:
+		if err := one.supervisor.Close(ctx); err != nil {
+			return err
+		}
+	}
+	one.supervisor = nil
+	return nil
+}
