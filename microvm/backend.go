@@ -150,7 +150,7 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 		return nil, err
 	}
 	if ctx.Err() != nil {
-		return nil, over(opAcquire, ctx, false)
+		return nil, over(ctx, opAcquire, false)
 	}
 	if err := b.join(); err != nil {
 		return nil, err
@@ -160,7 +160,7 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	place := places.Place{Key: key, Kind: spec.Kind}
 	slot, err := b.realm.sandboxes.Enter(ctx, place)
 	if err != nil {
-		return nil, over(opAcquire, ctx, false)
+		return nil, over(ctx, opAcquire, false)
 	}
 	defer b.realm.sandboxes.Leave(slot)
 	if b.isClosed() {
@@ -201,14 +201,14 @@ func (b *Backend) startFailure(ctx context.Context, err error) error {
 	case errors.As(err, &failure), errors.As(err, &refusal):
 		return err
 	case ctx.Err() != nil:
-		return over(opAcquire, ctx, true)
+		return over(ctx, opAcquire, true)
 	}
 	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: err}
 }
 
 // over is what an operation says whose context is over; started tells whether
 // it had its turn.
-func over(op string, ctx context.Context, started bool) error {
+func over(ctx context.Context, op string, started bool) error {
 	e := &sandbox.OpError{Op: op, Class: sandbox.ErrCanceled, Usable: !started}
 	switch {
 	case !errors.Is(ctx.Err(), context.DeadlineExceeded):

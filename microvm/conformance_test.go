@@ -13,8 +13,6 @@ func harness(t *testing.T, c Config) sandboxtest.Harness {
 	spec := sandbox.Spec{Kind: "conformance", Requires: sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot)}
 	workDir := spec
 	workDir.WorkDir = sandbox.DefaultWorkDir
-	noImage := spec
-	noImage.ImageID = "0123456789abcdef"
 	return sandboxtest.Harness{
 		New: func(tt sandboxtest.T) sandbox.Backend {
 			c := c

@@ -159,7 +159,7 @@ func (s *Sandbox) use() {
 // enter waits for the sandbox's turn.
 func (s *Sandbox) enter(ctx context.Context, op string) error {
 	if ctx.Err() != nil {
-		return over(op, ctx, false)
+		return over(ctx, op, false)
 	}
 	select {
 	case <-s.turn:
@@ -167,7 +167,7 @@ func (s *Sandbox) enter(ctx context.Context, op string) error {
 		select {
 		case <-s.turn:
 		case <-ctx.Done():
-			return over(op, ctx, false)
+			return over(ctx, op, false)
 		case <-s.life.Done():
 			return s.lost(op)
 		case <-s.worker.Done():
@@ -181,7 +181,7 @@ func (s *Sandbox) enter(ctx context.Context, op string) error {
 	case !s.alive():
 		err = s.lost(op)
 	case ctx.Err() != nil:
-		err = over(op, ctx, false)
+		err = over(ctx, op, false)
 	}
 	if err != nil {
 		s.leave()
@@ -257,7 +257,7 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
-		return Result{}, over(opRunCode, ctx, false)
+		return Result{}, over(ctx, opRunCode, false)
 	}
 	s.use()
 	out := &output{limit: r.MaxOutput, stdout: r.Stdout, stderr: r.Stderr}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -56,10 +57,13 @@ type server struct {
 // and a call may only overlap the end of the one before.
 const maxCalls = 2
 
+// readAhead is what is read at once, in bytes: a small program with its frame.
+const readAhead = 4 << 10
+
 // Serve serves a connection until it ends or breaks the protocol. It returns
 // nil when the other side has closed it between two calls.
 func Serve(conn io.ReadWriter, c Config) error {
-	s := &server{r: wire.NewReader(conn, wire.MaxPayload), w: wire.NewWriter(conn), calls: map[uint32]context.CancelFunc{}}
+	s := &server{r: wire.NewReader(bufio.NewReaderSize(conn, readAhead), wire.MaxPayload), w: wire.NewWriter(conn), calls: map[uint32]context.CancelFunc{}}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m, err := s.start(ctx, c)
