@@ -198,6 +198,8 @@ func (b *Backend) startFailure(ctx context.Context, err error) error {
 	var failure *sandbox.OpError
 	var refusal *sandbox.RefusalError
 	switch {
+	case b.isClosed():
+		return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
 	case errors.As(err, &failure), errors.As(err, &refusal):
 		return err
 	case ctx.Err() != nil:

@@ -3,6 +3,7 @@ package microvm
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,6 +33,13 @@ var cache = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if duty := os.Getenv(hostEnv); duty != "" {
+		if err := hostMain(duty); err != nil {
+			fmt.Fprintln(os.Stderr, duty+":", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	status := m.Run()
 	if dir, _ := cache(); dir != "" {
 		_ = os.RemoveAll(dir)
