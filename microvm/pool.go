@@ -28,10 +28,25 @@ type imageName struct{ name, id string }
 
 // pool is an image with its supervisor.
 type pool struct {
-	mu sync.Mutex
-	// supervisor is nil until it is needed, and again when it is gone.
+	// turn holds one token while nobody starts or ends the supervisor. It is no
+	// mutex because starting the first one may mean capturing a Python, and those
+	// who wait have deadlines.
+	turn chan struct{}
+	// supervisor is nil until it is needed, and again when it is gone. It
+	// belongs to whoever has the turn.
 	supervisor supervisor
 }
+
+func (one *pool) enter(ctx context.Context) error {
+	select {
+	case <-one.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (one *pool) leave() { one.turn <- struct{}{} }
 
 var errPoolsClosed = &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
 
@@ -71,7 +86,8 @@ func (p *pools) pool(name imageName) (*pool, error) {
 				Allowed: fmt.Sprintf("%d images", maxPools), Decider: decider,
 			}
 		}
-		one = new(pool)
+		one = &pool{turn: make(chan struct{}, 1)}
+		one.leave()
 		p.byName[name] = one
 	}
 	return one, nil
@@ -80,8 +96,10 @@ func (p *pools) pool(name imageName) (*pool, error) {
 // running gives the supervisor of a pool, started if need be. Finding the image
 // may mean capturing it; others of that image wait for it then.
 func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervisor, error) {
-	one.mu.Lock()
-	defer one.mu.Unlock()
+	if err := one.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer one.leave()
 	if s := one.supervisor; s != nil {
 		select {
 		case <-s.Done():
@@ -128,8 +146,10 @@ func (p *pools) close(ctx context.Context) error {
 }
 
 func (one *pool) close(ctx context.Context) error {
-	one.mu.Lock()
-	defer one.mu.Unlock()
+	if err := one.enter(ctx); err != nil {
+		return err
+	}
+	defer one.leave()
 	if one.supervisor == nil {
 		return nil
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -36,8 +37,8 @@ func (b *Backend) checkRun(r *Request) error {
 		return refuse("code", "text that is not UTF-8", "UTF-8")
 	case r.MaxOutput < 0 || r.MaxOutput > b.config.MaxOutput:
 		return refuse("max_output", fmt.Sprintf("%d bytes", r.MaxOutput), fmt.Sprintf("up to %d bytes", b.config.MaxOutput))
-	case len(r.Filename) > maxFilename || !utf8.ValidString(r.Filename):
-		return refuse("filename", fmt.Sprintf("%.40q", r.Filename), fmt.Sprintf("UTF-8 of up to %d bytes", maxFilename))
+	case len(r.Filename) > maxFilename || !utf8.ValidString(r.Filename) || strings.ContainsAny(r.Filename, "\x00\n"):
+		return refuse("filename", fmt.Sprintf("%.40q", r.Filename), fmt.Sprintf("one line of UTF-8 of up to %d bytes", maxFilename))
 	}
 	return nil
 }
