@@ -79,8 +79,12 @@ func stopSupervisors(backend sandbox.Backend) (heal func()) {
 }
 
 func (b *stoppable) stop() {
-	if b.stops.Load() {
-		signalAll(supervisors(b.t), unix.SIGSTOP)
+	if !b.stops.Load() {
+		return
+	}
+	for _, pid := range supervisors(b.t) {
+		_ = unix.Kill(pid, unix.SIGSTOP)
+		eventually(b.t, "the supervisor is stopped", func() bool { return stateOf(pid) == "T" })
 	}
 }
 

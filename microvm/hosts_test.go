@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,18 +195,8 @@ func (h *host) hears(word string) string {
 // session are the living processes of the helpers' session.
 func (h *host) session() (pids []int) {
 	h.t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	for _, path := range stats {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue
-		}
-		rest := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-		if len(rest) > 3 && rest[3] == strconv.Itoa(h.supervisor) && rest[0] != "Z" {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+	for _, pid := range processes(h.t) {
+		if fields := stat(pid); len(fields) > 3 && fields[3] == strconv.Itoa(h.supervisor) {
 			pids = append(pids, pid)
 		}
 	}
@@ -223,7 +212,11 @@ func (h *host) gone() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	s, err := b.Acquire(h.t.Context(), key(), spec())
+	var s sandbox.Sandbox
+	eventually(h.t, "the namespace is free", func() bool {
+		s, err = b.Acquire(h.t.Context(), key(), spec())
+		return !errors.Is(err, sandbox.ErrUnavailable)
+	})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -289,9 +282,6 @@ func TestASupervisorThatIsKilledTakesItsWorkersWithIt(t *testing.T) {
 			eventually(t, "its helpers are gone", func() bool { return len(h.session()) == 0 })
 			if err := h.cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
-			}
-			for _, s := range children(t, h.cmd.Process.Pid, "maf-sandbox-supervisor") {
-				h.supervisor = s
 			}
 			h.gone()
 		})

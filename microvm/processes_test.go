@@ -11,33 +11,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// children are the living processes whose parent is pid and whose name it is.
-func children(t testing.TB, pid int, name string) (pids []int) {
+// stat are the fields of /proc/PID/stat from the state on: state, parent, group,
+// session. There are none of a process that has ended.
+func stat(pid int) []string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil
+	}
+	// pid (name) state ...; the name may hold anything.
+	s := string(b)
+	return strings.Fields(s[strings.LastIndexByte(s, ')')+1:])
+}
+
+// stateOf is a process's state, empty if it has ended.
+func stateOf(pid int) string {
+	if fields := stat(pid); len(fields) > 0 && fields[0] != "Z" {
+		return fields[0]
+	}
+	return ""
+}
+
+// processes are all that are alive.
+func processes(t testing.TB) (pids []int) {
 	t.Helper()
-	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	found, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range stats {
-		b, err := os.ReadFile(path)
-		if err != nil {
-			continue // has ended
+	for _, path := range found {
+		if pid, err := strconv.Atoi(filepath.Base(path)); err == nil && stateOf(pid) != "" {
+			pids = append(pids, pid)
 		}
-		// pid (name) state parent ...; the name may hold anything.
-		stat := string(b)
-		rest := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-		line, err := os.ReadFile(filepath.Join(filepath.Dir(path), "cmdline"))
-		if err != nil || len(rest) < 2 || rest[1] != strconv.Itoa(pid) || rest[0] == "Z" {
+	}
+	return pids
+}
+
+// children are the living processes whose parent is pid and whose name it is.
+func children(t testing.TB, pid int, name string) (pids []int) {
+	t.Helper()
+	for _, child := range processes(t) {
+		fields := stat(child)
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(child) + "/cmdline")
+		if err != nil || len(fields) < 2 || fields[1] != strconv.Itoa(pid) {
 			continue
 		}
-		if called, _, _ := strings.Cut(string(line), "\x00"); called != name {
-			continue
+		if called, _, _ := strings.Cut(string(line), "\x00"); called == name {
+			pids = append(pids, child)
 		}
-		child, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		pids = append(pids, child)
 	}
 	return pids
 }
