@@ -18,6 +18,9 @@ const (
 	// readAhead is what is read at once: what a small program answers, with the
 	// end of the call.
 	readAhead = 4 << 10
+	// lookout is how long an answer is looked for before the caller sleeps: a
+	// short program takes 0.1 ms.
+	lookout = 200 * time.Microsecond
 	// slack is how long a worker may take beyond a call's limit and the grace,
 	// in which it interrupts the program, lets it print a traceback, or stops it.
 	// A worker that is later does not work any more.
@@ -36,7 +39,8 @@ type link struct {
 }
 
 func newLink(conn net.Conn) *link {
-	return &link{conn: conn, r: wire.NewReader(bufio.NewReaderSize(conn, readAhead), maxReply), w: wire.NewWriter(conn)}
+	line := wire.NewLine(conn, lookout)
+	return &link{conn: conn, r: wire.NewReader(bufio.NewReaderSize(line, readAhead), maxReply), w: wire.NewWriter(conn)}
 }
 
 // call is what a worker is asked to do.
