@@ -39,7 +39,7 @@ func harness(t *testing.T, c Config) sandboxtest.Harness {
 	h := sandboxtest.Harness{
 		New: func(tt sandboxtest.T) sandbox.Backend { return create(tt, t.TempDir()) },
 		Sibling: func(tt sandboxtest.T, first sandbox.Backend) sandbox.Backend {
-			return create(tt, first.(*stoppable).config.LockDir) //nolint:errcheck // New above made it
+			return create(tt, first.(*stoppable).config.LockDir)
 		},
 		Spec:          spec(),
 		Programs:      sandboxtest.PythonPrograms(),
@@ -67,7 +67,7 @@ type stoppable struct {
 
 // stopSupervisors is the harness's FailDisposals.
 func stopSupervisors(backend sandbox.Backend) (heal func()) {
-	b := backend.(*stoppable) //nolint:errcheck // the harness made it
+	b := backend.(*stoppable) // the harness made it
 	b.stops.Store(true)
 	was := b.config.CleanupTimeout
 	b.config.CleanupTimeout = 100 * time.Millisecond

@@ -240,7 +240,7 @@ func TestNothingIsLeftOfAHostThatIsKilled(t *testing.T) {
 
 func TestNothingIsLeftOfAHostThatEndsWithoutClosing(t *testing.T) {
 	h := startHost(t, "serve", "ready")
-	_ = h.in.(io.Closer).Close() //nolint:errcheck // a pipe
+	_ = h.in.(io.Closer).Close()
 	if err := h.cmd.Wait(); err != nil {
 		t.Error(err)
 	}
