@@ -142,6 +142,14 @@ func (r *run) do(ctx context.Context) error {
 	return r.judge(ctx, out, why)
 }
 
+// legible rounds a limit that is what was left of a longer one when it came here.
+func legible(d time.Duration) time.Duration {
+	if d < 10*time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
+}
+
 // exchange gives the driver the request. The first one of a generation brings
 // fresh entropy for the interpreter's generators and a nonce to confirm it with.
 func (r *run) exchange() (linux.Outcome, error) {
@@ -237,7 +245,7 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 	case deadline:
 		return &Error{
 			Kind: KindTimeout, Usable: usable, Cause: context.DeadlineExceeded,
-			Message: fmt.Sprintf("time limit of %v reached: %s", r.req.Timeout, how),
+			Message: fmt.Sprintf("time limit of %v reached: %s", legible(r.req.Timeout), how),
 		}
 	case canceled:
 		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}

@@ -35,7 +35,13 @@ type StartError struct {
 }
 
 // Error is the message, and the last line of the diagnostics.
-func (e *StartError) Error() string { return "start of a worker: " + e.Message + last(e.Diagnostics) }
+func (e *StartError) Error() string {
+	said := last(e.Diagnostics)
+	if strings.HasSuffix(said, e.Message) {
+		said = "" // the same, told on both ways
+	}
+	return "start of a worker: " + e.Message + said
+}
 
 // GoneError says how a worker ended.
 type GoneError struct {

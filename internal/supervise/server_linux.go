@@ -118,6 +118,7 @@ func (s *server) loop() {
 // takes the end of the thread that started a process for its parent's death.
 func (s *server) spawner() {
 	runtime.LockOSThread()
+	dropBounding()
 	for f := range s.spawns {
 		f()
 	}

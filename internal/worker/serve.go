@@ -222,9 +222,18 @@ func failure(err error) wire.Done {
 	}
 	var e *engine.Error
 	if errors.As(err, &e) {
-		return wire.Done{Kind: string(e.Kind), Message: e.Message, Usable: e.Usable}
+		return wire.Done{Kind: string(e.Kind), Message: words(e), Usable: e.Usable}
 	}
 	return wire.Done{Kind: string(engine.KindInternal), Message: err.Error()}
+}
+
+// words are the message and its cause, unless that is the end of a context,
+// which the message says in better words.
+func words(e *engine.Error) string {
+	if errors.Is(e, context.DeadlineExceeded) || errors.Is(e, context.Canceled) {
+		return e.Message
+	}
+	return e.Error()
 }
 
 func (s *server) done(number uint32, d wire.Done) error { return s.send(wire.KindDone, number, d) }
