@@ -29,6 +29,12 @@ var mayImport = map[string][]string{
 		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/kvmvm",
 		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
 	},
+	"internal/cli/ceiling": {
+		"microvm",
+		"guest", "internal/cgroup", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
+		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/kvmvm",
+		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
+	},
 	"internal/kvm":            {},
 	"internal/vdso":           {},
 	"internal/private":        {},
