@@ -28,6 +28,7 @@ const (
 // run is one run under way.
 type run struct {
 	vm     *VM
+	ctx    context.Context // ends with the run
 	req    Request
 	result Result
 	watch  watch
@@ -122,6 +123,8 @@ func (r *run) do(ctx context.Context) error {
 		}
 	})
 	defer stop()
+	var over context.CancelFunc
+	r.ctx, over = context.WithCancel(ctx)
 	var out linux.Outcome
 	confirmed := false
 	err := guard(func() (err error) {
@@ -132,6 +135,8 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	})
 	why := r.watch.end()
+	over()
+	vm.process.DropHostCalls()
 	vm.process.Clear()
 	if err != nil {
 		return err
