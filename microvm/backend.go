@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -27,6 +29,9 @@ type Backend struct {
 	system system
 	realm  *realm
 	pools  *pools
+
+	// reporter hears what programs reach for; nil for nobody.
+	reporter atomic.Pointer[func(sandbox.EgressObservation)]
 
 	mu     sync.Mutex
 	joined bool // a user of the realm
@@ -60,12 +65,14 @@ func (b *Backend) Name() string { return b.config.Name }
 // Isolation is a micro-VM.
 func (b *Backend) Isolation() sandbox.Isolation { return sandbox.IsolationMicroVM }
 
-// Declarations are running code and resetting, in a POSIX system without a
-// network, for conversations and calls.
+// Declarations are running code and resetting in a POSIX system, for
+// conversations and calls, with no network or with HTTP to listed hosts.
 func (b *Backend) Declarations() sandbox.Declarations {
 	return sandbox.Declarations{
-		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot),
-		EgressModes:     sandbox.SetOf(sandbox.EgressClosed),
+		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot, sandbox.CapEgressMethods),
+		EgressModes:     sandbox.SetOf(sandbox.EgressClosed, sandbox.EgressAllowlist),
+		EgressMethods:   egress.RuleMethods(),
+		ObservesEgress:  true,
 		OSFamilies:      sandbox.SetOf(sandbox.OSPosix),
 		IsolationScopes: sandbox.SetOf(sandbox.ScopeConversation, sandbox.ScopeCall),
 	}
@@ -180,7 +187,11 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	if err != nil {
 		return nil, b.startFailure(ctx, err)
 	}
-	s := newSandbox(b, place, spec, w)
+	s, err := newSandbox(b, place, spec, w)
+	if err != nil {
+		w.Abandon()
+		return nil, err
+	}
 	b.realm.sandboxes.Put(slot, s)
 	if b.isClosed() {
 		// Close may have looked before the sandbox was there.

@@ -1,9 +1,11 @@
 package microvm
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"time"
@@ -128,6 +130,15 @@ type Config struct {
 	// WorkerPath is the program that supervisor and workers execute, absolute;
 	// this program when empty. It must import this package.
 	WorkerPath string
+
+	// PrivateHosts are hosts that may be on private, loopback and shared
+	// addresses when a spec lists them; otherwise only public addresses are
+	// reached, and literal ones that the spec lists.
+	PrivateHosts []sandbox.Host
+	// Resolver looks names up for programs, the system's when nil.
+	Resolver *net.Resolver
+	// Roots verify the servers that programs reach, the system's when nil.
+	Roots *x509.CertPool
 
 	// Logger hears what operators want to know and what takes long; nobody when
 	// nil.

@@ -48,6 +48,7 @@ func harness(t *testing.T, c Config) sandboxtest.Harness {
 		FailDisposals: stopSupervisors,
 		Refused: []sandboxtest.RefusedSpec{
 			{Name: "a work folder", Spec: workDir, Reason: sandbox.ErrNotSupported},
+			{Name: "a wildcard", Spec: listed("*.example.com"), Reason: sandbox.ErrEgressNotEnforced},
 		},
 		Short: patience(150 * time.Millisecond),
 	}

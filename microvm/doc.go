@@ -18,6 +18,11 @@
 // function, while the package is initialised, so whatever your program does in
 // init functions of packages that this one does not import is not done in them.
 //
+// A sandbox whose spec lists hosts can reach them by HTTP: its program asks, the
+// question comes over the socket, and this process (package egress inside)
+// decides, looks the name up, judges the address and makes the request. Workers
+// have no network.
+//
 // What an error means for the sandbox, sandbox.Usable tells. A program that
 // reaches its time or output limit, or whose caller gives up, is interrupted
 // first, as by Ctrl-C, and keeps its sandbox when it obeys; Config.Overrun has

@@ -203,3 +203,11 @@ func socketPair() (a, b net.Conn, err error) {
 	}
 	return conns[0], conns[1], err
 }
+
+// holding answers nothing until the channel is closed.
+func holding(hold <-chan struct{}) func(context.Context, string, []byte) wire.Answer {
+	return func(context.Context, string, []byte) wire.Answer {
+		<-hold
+		return wire.Answer{Unknown: true}
+	}
+}

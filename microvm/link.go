@@ -32,15 +32,24 @@ type link struct {
 	conn net.Conn
 	r    *wire.Reader
 	last uint32 // number of the last call
+	asks *asks  // nil when its programs can ask nothing
 
 	mu     sync.Mutex
 	w      *wire.Writer // guarded by mu
 	active uint32       // call under way, guarded by mu
 }
 
-func newLink(conn net.Conn) *link {
-	line := wire.NewLine(conn, lookout)
-	return &link{conn: conn, r: wire.NewReader(bufio.NewReaderSize(line, readAhead), maxReply), w: wire.NewWriter(conn)}
+// newLink makes a link of a connection. serve, if not nil, answers what programs
+// ask.
+func newLink(conn net.Conn, serve func(context.Context, string, []byte) wire.Answer) *link {
+	l := &link{conn: conn, w: wire.NewWriter(conn)}
+	largest := maxReply
+	if serve != nil {
+		largest = wire.MaxPayload
+		l.asks = &asks{serve: serve, reply: l.answer, pending: map[uint32]context.CancelFunc{}}
+	}
+	l.r = wire.NewReader(bufio.NewReaderSize(wire.NewLine(conn, lookout), readAhead), largest)
+	return l
 }
 
 // call is what a worker is asked to do.
@@ -78,6 +87,9 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	}
 	defer l.end()
 	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c.patience) })()
+	// What the program has asked for ends with the call.
+	asking, stop := context.WithCancel(ctx)
+	defer stop()
 	for {
 		f, err := l.r.Next()
 		if err != nil {
@@ -95,10 +107,38 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 			if err := c.output(f.Kind, f.Payload); err != nil {
 				return wire.Done{}, err
 			}
+		case f.Kind == wire.KindAsk && l.asks != nil:
+			var a wire.Ask
+			err := wire.Decode(f.Payload, &a)
+			if err == nil {
+				err = l.asks.begin(asking, number, a)
+			}
+			if err != nil {
+				return wire.Done{}, err
+			}
+		case f.Kind == wire.KindWithdraw && l.asks != nil:
+			var w wire.Withdraw
+			if err := wire.Decode(f.Payload, &w); err != nil {
+				return wire.Done{}, err
+			}
+			l.asks.withdraw(w.ID)
 		default:
 			return wire.Done{}, fmt.Errorf("%w: a frame of kind %d from the worker", wire.ErrProtocol, f.Kind)
 		}
 	}
+}
+
+// answer sends what came of an ask. A connection that takes no more has ended,
+// or will have the exchange fail.
+func (l *link) answer(number uint32, a wire.Answer) {
+	b, err := wire.Encode(a)
+	if err != nil {
+		_ = l.conn.Close() // an answer that is missing must not pass for a late one
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_ = l.w.Write(wire.Frame{Kind: wire.KindAnswer, Call: number, Payload: b})
 }
 
 func (l *link) begin(f wire.Frame) error {

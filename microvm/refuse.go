@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -28,6 +29,11 @@ func (b *Backend) unserved(spec sandbox.Spec) error {
 			Reason: sandbox.ErrNotSupported, Subject: "spec.work_dir", Asked: fmt.Sprintf("%.100q", spec.WorkDir),
 			Allowed: "none: no files go in or out", Decider: b.decider(),
 		})
+	}
+	if len(problems) == 0 {
+		if err := egress.Unserved(b.decider(), spec); err != nil {
+			problems = append(problems, err)
+		}
 	}
 	slices.SortStableFunc(problems, func(x, y error) int { return cmp.Compare(rank(x), rank(y)) })
 	return errors.Join(problems...)
@@ -66,6 +72,7 @@ func (b *Backend) changed(live *Sandbox) error {
 		{"max_output", mine.MaxOutput, its.MaxOutput},
 		{"overrun", mine.Overrun, its.Overrun},
 		{"grace", mine.Grace, its.Grace},
+		{"private_hosts", fmt.Sprint(mine.PrivateHosts), fmt.Sprint(its.PrivateHosts)},
 	} {
 		if field.asked != field.had {
 			return &sandbox.RefusalError{

@@ -19,6 +19,7 @@ type Sandbox struct {
 	place   places.Place
 	spec    sandbox.Spec
 	worker  process
+	network network
 
 	// turn holds one token while no operation runs. Waiting receivers are
 	// served in the order in which they came.
@@ -45,14 +46,22 @@ type loss struct {
 
 func (l *loss) Error() string { return l.class.Error() }
 
-func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) *Sandbox {
+func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*Sandbox, error) {
 	s := &Sandbox{
-		backend: b, place: place, spec: spec.Clone(), worker: w,
-		turn: make(chan struct{}, 1), link: newLink(w.Conn()), id: newID(),
+		backend: b, place: place, spec: spec.Clone(), worker: w, turn: make(chan struct{}, 1), id: newID(),
 	}
 	s.turn <- struct{}{}
 	s.life, s.end = context.WithCancelCause(context.Background())
-	return s
+	var err error
+	if s.network, err = b.newNetwork(s); err != nil {
+		return nil, err
+	}
+	var serve func(context.Context, string, []byte) wire.Answer
+	if s.network.broker != nil {
+		serve = s.network.serve
+	}
+	s.link = newLink(w.Conn(), serve)
+	return s, nil
 }
 
 // newID is 32 hexadecimal digits, as the original's ids are. It is the host's:
@@ -128,6 +137,7 @@ func (s *Sandbox) loseLocked(class, cause error) {
 	if s.life.Err() == nil {
 		s.end(&loss{class, cause})
 		s.worker.Abandon()
+		go s.network.close() // waits for requests, which end at once
 	}
 }
 
@@ -265,6 +275,7 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 		kind: wire.KindRun,
 		message: wire.Run{
 			Code: []byte(r.Code), Filename: r.Filename, Timeout: left, MaxOutput: r.MaxOutput, Echo: r.Echo, Live: r.Live,
+			Host: s.network.broker != nil,
 		},
 		patience: s.backend.config.Grace + slack,
 		output:   out.take,
