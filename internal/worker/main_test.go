@@ -22,11 +22,14 @@ import (
 
 func TestMain(m *testing.M) {
 	helper.Main()
+	if start := os.Getenv(hostVariable); start != "" {
+		hostMain(start)
+	}
 	os.Exit(m.Run())
 }
 
 // testImage is the image of the machine's Python, below dir unless there is one.
-func testImage(t *testing.T, dir string) string {
+func testImage(t testing.TB, dir string) string {
 	t.Helper()
 	if p := os.Getenv("MAF_SANDBOX_TEST_IMAGE"); p != "" {
 		return p
