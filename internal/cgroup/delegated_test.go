@@ -26,8 +26,8 @@ func perform(commands []string, pid int) error {
 		switch {
 		case len(f) == 3 && f[0] == "mkdir":
 			err = os.MkdirAll(f[2], 0o755)
-		case len(f) == 5 && f[0] == "echo" && f[3] == "tee":
-			err = os.WriteFile(f[4], []byte(f[1]+"\n"), 0)
+		case len(f) >= 5 && f[0] == "echo" && f[len(f)-2] == "tee":
+			err = os.WriteFile(f[len(f)-1], []byte(strings.Join(f[1:len(f)-3], " ")+"\n"), 0)
 		case len(f) == 4 && f[0] == "chown":
 			var uid int
 			if uid, err = strconv.Atoi(f[1]); err == nil {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -49,6 +50,12 @@ func TestMain(m *testing.M) {
 		}
 		fmt.Println(len(b))
 		os.Exit(0)
+	case "threads":
+		say()
+		_ = os.Stderr.Close() // a long last word
+		for range 128 {
+			go func() { runtime.LockOSThread(); time.Sleep(time.Hour) }()
+		}
 	case "delegated":
 		delegated()
 	case "supervise":
@@ -89,8 +96,10 @@ func testFolder(t *testing.T) string {
 		if p == "" || unix.Statfs(p, &fs) != nil || fs.Type != unix.CGROUP2_SUPER_MAGIC || unix.Access(p, unix.W_OK) != nil {
 			continue
 		}
-		// Harmless where it is on already, impossible where it does not exist.
-		_ = os.WriteFile(filepath.Join(p, "cgroup.subtree_control"), []byte("+memory"), 0)
+		// Harmless where they are on already, impossible where they do not exist.
+		for _, c := range []string{"+memory", "+pids"} {
+			_ = os.WriteFile(filepath.Join(p, "cgroup.subtree_control"), []byte(c), 0)
+		}
 		dir, err := os.MkdirTemp(p, "maf-sandbox-test-")
 		if err != nil {
 			continue

@@ -69,8 +69,8 @@ func TestImpossibleLimitsAreRefused(t *testing.T) {
 func TestOperatorsRecipe(t *testing.T) {
 	want := []string{
 		"sudo mkdir -p /sys/fs/cgroup/maf-sandbox/host",
-		"echo +memory | sudo tee /sys/fs/cgroup/cgroup.subtree_control",
-		"echo +memory | sudo tee /sys/fs/cgroup/maf-sandbox/cgroup.subtree_control",
+		"echo +memory +pids | sudo tee /sys/fs/cgroup/cgroup.subtree_control",
+		"echo +memory +pids | sudo tee /sys/fs/cgroup/maf-sandbox/cgroup.subtree_control",
 		"sudo chown ann /sys/fs/cgroup/maf-sandbox /sys/fs/cgroup/maf-sandbox/cgroup.procs",
 		"echo $$ | sudo tee /sys/fs/cgroup/maf-sandbox/host/cgroup.procs",
 	}

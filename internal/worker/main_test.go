@@ -24,6 +24,9 @@ import (
 
 func TestMain(m *testing.M) {
 	helper.Main()
+	if start := os.Getenv(hostVariable); start != "" {
+		hostMain(start)
+	}
 	os.Exit(m.Run())
 }
 
