@@ -17,6 +17,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
@@ -78,10 +79,10 @@ func sealed(t *testing.T) bool {
 func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
 	p, err := kvmvm.New()
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
 	}
 	_ = p.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
 	l, err := owner.Acquire(dir, "worker")
@@ -90,8 +91,8 @@ func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
 	}
 	defer func() { _ = l.Release() }()
 	s, err := supervise.Start(supervise.Config{
-		Lock: l.File(), Role: Role, Spare: 1,
-		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: true},
+		Lock: l.File(), Role: Role, Spare: 1, StartTimeout: 2 * time.Minute,
+		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: 20 * time.Second, Warm: true},
 		Limits: supervise.Limits{Enforcement: supervise.Rlimit, MemoryMax: 4 << 30},
 	})
 	if err != nil {
