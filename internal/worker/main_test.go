@@ -19,6 +19,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
@@ -85,7 +86,7 @@ func supervisor(ctx context.Context, t testing.TB) *supervise.Supervisor {
 	t.Helper()
 	p, err := kvmvm.New()
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
 	}
 	_ = p.Close()
 	dir := t.TempDir()
@@ -95,8 +96,8 @@ func supervisor(ctx context.Context, t testing.TB) *supervise.Supervisor {
 	}
 	t.Cleanup(func() { _ = l.Release() })
 	s, err := supervise.Start(supervise.Config{
-		Lock: l.File(), Role: Role, Spare: 1,
-		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: true},
+		Lock: l.File(), Role: Role, Spare: 1, StartTimeout: 2 * time.Minute,
+		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: 20 * time.Second, Warm: true},
 		Limits: supervise.Limits{Enforcement: supervise.Rlimit, MemoryMax: 4 << 30},
 	})
 	if err != nil {
