@@ -40,7 +40,7 @@ const (
 	// and page tables.
 	WorkerOverhead = 256 << 20
 	// MaxPool bounds the spare workers.
-	MaxPool = 64
+	MaxPool = 128
 	// DefaultGrace and MaxGrace bound how long an interrupted program has to
 	// obey.
 	DefaultGrace = 15 * time.Millisecond

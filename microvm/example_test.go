@@ -43,5 +43,5 @@ func ExampleNew() {
 	fmt.Println(err)
 	// Output:
 	// invalid: config.memory: asked for 1048576 bytes, allowed is 67108864 to 16106127360, decided by package microvm
-	// invalid: config.pool: asked for 1000 spare workers, allowed is 0 to 64, decided by package microvm
+	// invalid: config.pool: asked for 1000 spare workers, allowed is 0 to 128, decided by package microvm
 }

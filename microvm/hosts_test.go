@@ -126,7 +126,7 @@ func withSandbox(b *Backend, f func(s *Sandbox) error) error {
 // hostMain is a host: its arguments are the folder of the lock and the cache.
 func hostMain(duty string) error {
 	b, err := New(Config{
-		LockDir: os.Args[1], CacheDir: os.Args[2], Image: os.Getenv(imageEnv), Enforcement: EnforceRlimit, Pool: 1, Namespace: "hosts",
+		LockDir: os.Args[1], CacheDir: os.Args[2], Image: os.Getenv(imageEnv), Enforcement: enforcement(), Pool: 1, Namespace: "hosts",
 	})
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ func (h *host) session() (pids []int) {
 func (h *host) gone() {
 	h.t.Helper()
 	eventually(h.t, "all helpers are gone", func() bool { return len(h.session()) == 0 })
-	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Image: os.Getenv(imageEnv), Enforcement: EnforceRlimit, Namespace: "hosts"})
+	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Image: os.Getenv(imageEnv), Enforcement: enforcement(), Namespace: "hosts"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestAHostWithoutDescriptorsSaysSoAndRecovers(t *testing.T) {
 
 func TestASecondHostIsRefusedAndToldWhoOwns(t *testing.T) {
 	h := startHost(t, "serve", "ready")
-	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Enforcement: EnforceRlimit, Namespace: "hosts"})
+	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Enforcement: enforcement(), Namespace: "hosts"})
 	if err != nil {
 		t.Fatal(err)
 	}

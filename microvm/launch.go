@@ -62,3 +62,16 @@ type outOfMemory interface{ MetCeiling() bool }
 func unavailable(detail string, cause error) error {
 	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrUnavailable, Detail: detail, Cause: cause}
 }
+
+// SetupError is the cause of a sandbox.ErrUnavailable when this machine is not
+// set up for the sandboxes of a configuration.
+type SetupError struct {
+	// Problem is one line: what is missing, and what is needed.
+	Problem string
+	// Mend are the commands that put it right, in order, for a shell of the
+	// operator; none when no command can.
+	Mend []string
+}
+
+// Error is the problem.
+func (e *SetupError) Error() string { return e.Problem }

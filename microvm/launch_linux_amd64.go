@@ -89,16 +89,6 @@ func (thisSystem) launch(c Config, file string, o ownership) (supervisor, error)
 		if limits.Root == "" {
 			limits.Root = cgroup.DefaultRoot
 		}
-		// Here the error tells all, with the commands that mend it.
-		root, err := cgroup.Open(limits.Root)
-		if err != nil {
-			return nil, unavailable("the memory ceiling cannot be enforced", err)
-		}
-		err = root.Memory()
-		_ = root.Close() // the supervisor has its own
-		if err != nil {
-			return nil, unavailable("the memory ceiling cannot be enforced", err)
-		}
 	}
 	s, err := supervise.Start(supervise.Config{
 		Path: c.WorkerPath, Lock: lock.File(), Role: worker.Role, Spare: c.Pool, Limits: limits, StartTimeout: c.StartupTimeout,
@@ -124,7 +114,7 @@ func (s supervised) Acquire(ctx context.Context) (process, error) {
 	case errors.Is(err, supervise.ErrSupervisor):
 		return nil, &goneError{err}
 	case errors.As(err, &failed):
-		return nil, &sandbox.OpError{Op: opAcquire, Class: startClass(failed), Cause: failed}
+		return nil, &sandbox.OpError{Op: opAcquire, Class: startClass(failed), Cause: startCause(failed)}
 	}
 	return nil, err
 }
@@ -138,6 +128,13 @@ func startClass(e *supervise.StartError) error {
 		return sandbox.ErrUnavailable
 	}
 	return sandbox.ErrInternal
+}
+
+func startCause(e *supervise.StartError) error {
+	if len(e.Mend) == 0 {
+		return e
+	}
+	return &SetupError{Problem: e.Message, Mend: e.Mend}
 }
 
 type supervisedWorker struct{ *supervise.Worker }

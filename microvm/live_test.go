@@ -270,3 +270,29 @@ func TestOutputArrivesWhileTheProgramRuns(t *testing.T) {
 type writerFunc func(p []byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
+
+func TestTheCeilingIsTheOneThatWasAskedFor(t *testing.T) {
+	b := open(t, func(c *Config) { c.WorkerMemory = 1 << 30 })
+	s := get(t, b, key())
+	ask(t, s)
+	if got := s.Info(); got.Limits != enforcement() || got.Isolation != "microvm" {
+		t.Errorf("info %+v", got)
+	}
+	all := workers(t)
+	if len(all) != 1 {
+		t.Fatalf("workers %v", all)
+	}
+	name, want := fmt.Sprintf("/proc/%d/limits", all[0]), "Max data size             1073741824"
+	if enforcement() != EnforceRlimit {
+		own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", all[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, group, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+		name, want = "/sys/fs/cgroup"+group+"/memory.max", "1073741824"
+	}
+	got, err := os.ReadFile(name)
+	if err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("%s does not have %q: %s, %v", name, want, got, err)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
 // imageEnv names a ready image where there is no Python to capture.
@@ -53,7 +54,7 @@ func live(t testing.TB) Config {
 	t.Helper()
 	p, err := kvmvm.New()
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
 	}
 	_ = p.Close()
 	dir, err := cache()
@@ -63,5 +64,20 @@ func live(t testing.TB) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{CacheDir: dir, Image: os.Getenv(imageEnv), Private: true, Enforcement: EnforceRlimit}
+	return Config{
+		CacheDir: dir, Image: os.Getenv(imageEnv), Private: true, Enforcement: enforcement(),
+		StartupTimeout: patience(DefaultStartupTimeout), CleanupTimeout: patience(DefaultCleanupTimeout),
+	}
+}
+
+// enforcement is the strongest that the place has promised; without a promise
+// the one that needs nobody's permission.
+func enforcement() Enforcement {
+	switch {
+	case expect.Unprivileged.Promised():
+		return EnforceCgroup
+	case expect.Systemd.Promised():
+		return EnforceSystemd
+	}
+	return EnforceRlimit
 }

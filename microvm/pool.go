@@ -50,26 +50,35 @@ func (one *pool) leave() { one.turn <- struct{}{} }
 
 var errPoolsClosed = &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
 
-// acquire gets a worker for an image. A supervisor that is gone is replaced
-// once: what made it end twice would do so again.
+// attempts is how often a worker is asked for when what failed may have been an
+// accident: a supervisor that is gone, or a worker that was killed at its start.
+// What fails twice would fail again.
+const attempts = 2
+
+// acquire gets a worker for an image.
 func (p *pools) acquire(ctx context.Context, name imageName) (process, error) {
 	one, err := p.pool(name)
 	if err != nil {
 		return nil, err
 	}
-	var gone *goneError
-	for range 2 {
+	var last error
+	for range attempts {
 		s, err := p.running(ctx, one, name)
 		if err != nil {
 			return nil, err
 		}
 		w, err := s.Acquire(ctx)
-		if !errors.As(err, &gone) {
+		var gone *goneError
+		if err == nil || !errors.As(err, &gone) && !errors.Is(err, sandbox.ErrInternal) {
 			return w, err
 		}
-		p.config.Logger.Warn("the supervisor has ended", "backend", p.config.Name, "error", err)
+		p.config.Logger.Warn("no worker at the first attempt", "backend", p.config.Name, "error", err)
+		last = err
+		if gone != nil {
+			last = unavailable("the supervisor has ended twice", gone)
+		}
 	}
-	return nil, unavailable("the supervisor has ended twice", gone)
+	return nil, last
 }
 
 func (p *pools) pool(name imageName) (*pool, error) {

@@ -16,6 +16,8 @@ const (
 	realSystemd = "RealSystemd"
 	// controlGroup finds tests of supervised workers in control groups.
 	controlGroup = "ControlGroup|MemoryLimit"
+	// ceiling finds the backend's test of its memory ceiling.
+	ceiling = "TheCeilingIs"
 )
 
 // row is one run of the tests of a package in the VM.
@@ -32,8 +34,8 @@ var rows = []row{
 	{plan.Unprivileged, "internal/owner", ""},
 	{plan.Unprivileged, "internal/cgroup", ""},
 	{plan.Unprivileged, "internal/jail", ""},
-	{plan.Unprivileged, "internal/worker", ""},
 	{plan.Unprivileged, "internal/supervise", ""},
+	{plan.Unprivileged, "microvm", ""},
 
 	{plan.Root, "internal/kvm", ""},
 	{plan.Root, "internal/platform/kvmvm", ""},
@@ -49,6 +51,8 @@ var rows = []row{
 	{plan.SystemdRoot, "internal/supervise", controlGroup},
 	{plan.SystemdUser, "internal/cgroup", realSystemd},
 	{plan.SystemdUser, "internal/supervise", controlGroup},
+	{plan.SystemdRoot, "microvm", ceiling},
+	{plan.SystemdUser, "microvm", ceiling},
 }
 
 // promises are what tests may rely on in each variant.
