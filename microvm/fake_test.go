@@ -76,8 +76,12 @@ func (s *fakeSupervisor) Acquire(context.Context) (process, error) {
 	if err != nil {
 		return nil, err
 	}
+	side, theirSide, err := socketPair()
+	if err != nil {
+		return nil, err
+	}
 	w := &fakeWorker{
-		conn: ours, theirs: theirs, r: wire.NewReader(theirs, wire.MaxPayload), w: wire.NewWriter(theirs), done: make(chan struct{}),
+		conn: ours, theirs: theirs, side: side, theirSide: theirSide, r: wire.NewReader(theirs, wire.MaxPayload), w: wire.NewWriter(theirs), done: make(chan struct{}),
 	}
 	if s.system.serve != nil {
 		go s.system.serve(w)
@@ -96,9 +100,10 @@ func (s *fakeSupervisor) Done() <-chan struct{} { return s.done }
 
 // fakeWorker is both ends of a worker.
 type fakeWorker struct {
-	conn, theirs net.Conn
-	r            *wire.Reader
-	w            *wire.Writer
+	conn, theirs, side, theirSide net.Conn
+
+	r *wire.Reader
+	w *wire.Writer
 
 	mu    sync.Mutex
 	cause error
@@ -107,6 +112,7 @@ type fakeWorker struct {
 
 func (w *fakeWorker) Ready() wire.Ready     { return wire.Ready{Engine: "fake"} }
 func (w *fakeWorker) Conn() net.Conn        { return w.conn }
+func (w *fakeWorker) Side() net.Conn        { return w.side }
 func (w *fakeWorker) Done() <-chan struct{} { return w.done }
 func (w *fakeWorker) Abandon()              { w.die(errors.New("abandoned")) }
 
@@ -129,21 +135,26 @@ func (w *fakeWorker) die(cause error) {
 		return
 	}
 	w.cause = cause
-	_ = w.theirs.Close()
-	_ = w.conn.Close()
+	for _, c := range []net.Conn{w.theirs, w.conn, w.side, w.theirSide} {
+		_ = c.Close()
+	}
 	close(w.done)
 }
 
-// answers has a worker answer every call with what reply writes.
+// answers has a worker answer every frame, of both lines, with what reply writes.
 func answers(reply func(w *fakeWorker, f wire.Frame)) func(*fakeWorker) {
-	return func(w *fakeWorker) {
+	hear := func(w *fakeWorker, r *wire.Reader) {
 		for {
-			f, err := w.r.Next()
+			f, err := r.Next()
 			if err != nil {
 				return
 			}
 			reply(w, f)
 		}
+	}
+	return func(w *fakeWorker) {
+		go hear(w, wire.NewReader(w.theirSide, wire.MaxPayload))
+		hear(w, w.r)
 	}
 }
 

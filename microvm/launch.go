@@ -40,7 +40,9 @@ type supervisor interface {
 // process is a worker process that was acquired.
 type process interface {
 	Ready() wire.Ready
+	// Conn is the line of calls, Side the side line (package worker).
 	Conn() net.Conn
+	Side() net.Conn
 	// Done is closed when the process has ended, and Cause says why.
 	Done() <-chan struct{}
 	Cause() error

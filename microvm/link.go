@@ -33,16 +33,19 @@ type link struct {
 	r    *wire.Reader
 	last uint32 // number of the last call
 	asks *asks  // nil when its programs can ask nothing
+	w    *wire.Writer
 
-	mu     sync.Mutex
-	w      *wire.Writer // guarded by mu
-	active uint32       // call under way, guarded by mu
+	side  net.Conn
+	mu    sync.Mutex
+	aside *wire.Writer // of the side line, guarded by mu
+	// active is the call under way, guarded by mu.
+	active uint32
 }
 
-// newLink makes a link of a connection. serve, if not nil, answers what programs
-// ask.
-func newLink(conn net.Conn, serve func(context.Context, string, []byte) wire.Answer) *link {
-	l := &link{conn: conn, w: wire.NewWriter(conn)}
+// newLink makes a link of a line of calls and a side line. serve, if not nil,
+// answers what programs ask.
+func newLink(conn, side net.Conn, serve func(context.Context, string, []byte) wire.Answer) *link {
+	l := &link{conn: conn, w: wire.NewWriter(conn), side: side, aside: wire.NewWriter(side)}
 	largest := maxReply
 	if serve != nil {
 		largest = wire.MaxPayload
@@ -82,10 +85,11 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	}
 	l.last++
 	number := l.last
-	if err := l.begin(wire.Frame{Kind: c.kind, Call: number, Payload: payload}); err != nil {
+	if err := l.w.Write(wire.Frame{Kind: c.kind, Call: number, Payload: payload}); err != nil {
 		return wire.Done{}, err
 	}
-	defer l.end()
+	l.setActive(number)
+	defer l.setActive(0)
 	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c.patience) })()
 	// What the program has asked for ends with the call.
 	asking, stop := context.WithCancel(ctx)
@@ -138,20 +142,25 @@ func (l *link) answer(number uint32, a wire.Answer) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.w.Write(wire.Frame{Kind: wire.KindAnswer, Call: number, Payload: b})
+	l.say(wire.Frame{Kind: wire.KindAnswer, Call: number, Payload: b})
 }
 
-func (l *link) begin(f wire.Frame) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.active = f.Call
-	return l.w.Write(f)
+// say sends on the side line. A worker that does not take it in has had its time,
+// and the exchange fails of that.
+func (l *link) say(f wire.Frame) {
+	err := l.side.SetWriteDeadline(time.Now().Add(slack))
+	if err == nil {
+		err = l.aside.Write(f)
+	}
+	if err != nil {
+		_ = l.conn.Close()
+	}
 }
 
-func (l *link) end() {
+func (l *link) setActive(number uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.active = 0
+	l.active = number
 }
 
 // interrupt has a call cut short that is still under way, and gives it a last
@@ -162,7 +171,6 @@ func (l *link) interrupt(ctx context.Context, number uint32, patience time.Durat
 	if l.active != number || ctx.Err() == context.DeadlineExceeded { //nolint:errorlint // what Err gives is not wrapped
 		return
 	}
-	// Whatever fails here makes the exchange fail.
-	_ = l.conn.SetDeadline(time.Now().Add(patience))
-	_ = l.w.Write(wire.Frame{Kind: wire.KindInterrupt, Call: number})
+	_ = l.conn.SetDeadline(time.Now().Add(patience)) // a failure makes the exchange fail
+	l.say(wire.Frame{Kind: wire.KindInterrupt, Call: number})
 }

@@ -60,7 +60,7 @@ func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*
 	if s.network.broker != nil {
 		serve = s.network.serve
 	}
-	s.link = newLink(w.Conn(), serve)
+	s.link = newLink(w.Conn(), w.Side(), serve)
 	return s, nil
 }
 

@@ -14,6 +14,7 @@ var always = []uint32{
 	// The descriptors held. Reading at an offset is how a page of a file that
 	// is held, or the process's own page map, is read.
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_READV, unix.SYS_WRITEV, unix.SYS_PREAD64, unix.SYS_PWRITE64, unix.SYS_CLOSE,
+	unix.SYS_RECVFROM, unix.SYS_SHUTDOWN, // of the sockets that it has
 	// Waiting. Descriptors can be waited for, not made.
 	unix.SYS_POLL, unix.SYS_PPOLL, unix.SYS_EPOLL_WAIT, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL, unix.SYS_FUTEX,
 	unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_SCHED_YIELD, unix.SYS_RESTART_SYSCALL,

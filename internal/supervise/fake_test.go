@@ -187,7 +187,7 @@ func (f fake) serve() error {
 // isOwn says that this process has made a descriptor itself.
 func isOwn(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err != nil || fd != helper.First && flags&unix.FD_CLOEXEC != 0
+	return err != nil || fd != helper.First && fd != helper.First+1 && flags&unix.FD_CLOEXEC != 0
 }
 
 func forever() {

@@ -23,7 +23,7 @@ import (
 const hang = 2 * time.Minute
 
 func TestMain(m *testing.M) {
-	helper.Register(fakeRole, 1, fakeMain)
+	helper.Register(fakeRole, 2, fakeMain)
 	openEnforcer = openTestEnforcer
 	helper.Main()
 	if c := os.Getenv(hostVariable); c != "" {

@@ -62,7 +62,7 @@ const (
 	// what travels with them.
 	maxMessage = maxDiagnostics + 64<<10
 	// maxFiles is how many descriptors travel with a message.
-	maxFiles = 2
+	maxFiles = 3
 )
 
 // channel is one end of the control socket. One goroutine may receive, and one

@@ -43,10 +43,10 @@ type process struct {
 	cmd   *exec.Cmd
 	said  *head
 	ready wire.Ready
-	// conn leads to the worker and pidfd is its process; both are nil once the
+	// conn and side lead to the worker and pidfd is its process; both are nil once the
 	// host is given them.
-	conn, pidfd *os.File
-	given       bool
+	conn, side, pidfd *os.File
+	given             bool
 
 	// ended is closed when the process has been waited for; how is set then.
 	ended chan struct{}
@@ -80,25 +80,19 @@ func (s *server) start(ctx context.Context, e enforcer, id uint64) (*process, er
 
 // spawn makes the process and begins to wait for its end.
 func (s *server) spawn(p *process) error {
-	ours, theirs, err := pair(unix.SOCK_STREAM)
+	calls, err := p.connect(&p.conn)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = theirs.Close() }()
-	if err := unix.SetNonblock(int(ours.Fd()), true); err != nil {
-		_ = ours.Close()
-		return err
-	}
-	// A new file of the descriptor finds out that it can wait with a deadline.
-	fd, err := unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
-	_ = ours.Close()
+	defer func() { _ = calls.Close() }()
+	side, err := p.connect(&p.side)
 	if err != nil {
 		return err
 	}
-	p.conn = os.NewFile(uintptr(fd), "worker")
+	defer func() { _ = side.Close() }()
 
 	pidfd := -1
-	p.cmd = helper.Command(s.settings.Role, "", theirs)
+	p.cmd = helper.Command(s.settings.Role, "", calls, side)
 	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(min(maxProcessors, runtime.NumCPU())))
 	p.cmd.Stderr, p.cmd.WaitDelay = p.said, stderrDelay
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}
@@ -122,6 +116,27 @@ func (s *server) spawn(p *process) error {
 	}
 	p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
 	return bounded
+}
+
+// connect makes a socket pair and keeps one end, as a file that can wait with a
+// deadline.
+func (p *process) connect(keep **os.File) (theirs *os.File, err error) {
+	ours, theirs, err := pair(unix.SOCK_STREAM)
+	if err != nil {
+		return nil, err
+	}
+	fd := -1
+	if err = unix.SetNonblock(int(ours.Fd()), true); err == nil {
+		// A new file of the descriptor finds out that it can wait.
+		fd, err = unix.FcntlInt(ours.Fd(), unix.F_DUPFD_CLOEXEC, 0)
+	}
+	_ = ours.Close()
+	if err != nil {
+		_ = theirs.Close()
+		return nil, err
+	}
+	*keep = os.NewFile(uintptr(fd), "worker")
+	return theirs, nil
 }
 
 func ending(state *os.ProcessState, err error) GoneError {
@@ -213,12 +228,12 @@ func (p *process) remove(trouble func(error)) {
 
 // forget closes what nobody wants any more.
 func (p *process) forget() {
-	for _, f := range []*os.File{p.conn, p.pidfd} {
+	for _, f := range []*os.File{p.conn, p.side, p.pidfd} {
 		if f != nil {
 			_ = f.Close()
 		}
 	}
-	p.conn, p.pidfd = nil, nil
+	p.conn, p.side, p.pidfd = nil, nil, nil
 }
 
 // failure describes why a worker could not be started. The process, if there is

@@ -291,13 +291,13 @@ func (s *server) grant(call uint64, p *process) {
 	ready := p.ready
 	s.out.put(parcel{
 		message: message{Kind: kindGranted, Call: call, Worker: p.id, Ready: &ready},
-		files:   []*os.File{p.conn, p.pidfd},
+		files:   []*os.File{p.conn, p.side, p.pidfd},
 		failed: func(err error) {
 			p.end()
 			s.refuse(call, &StartError{Kind: "internal", Message: err.Error()})
 		},
 	})
-	p.conn, p.pidfd = nil, nil
+	p.conn, p.side, p.pidfd = nil, nil, nil
 }
 
 func (s *server) refuse(call uint64, why *StartError) {

@@ -188,8 +188,9 @@ func TestWorkerInheritsNothingButItsConnection(t *testing.T) {
 	s := begin(t, func(c *Config) { c.Spare = 3 })
 	for range 3 {
 		_, f := acquire(t, s)
-		if len(f.Descriptors) != 4 || f.Descriptors[0] != "0 /dev/null" || f.Descriptors[1] != "1 /dev/null" ||
-			!strings.HasPrefix(f.Descriptors[2], "2 pipe:") || !strings.HasPrefix(f.Descriptors[3], "3 socket:") {
+		if len(f.Descriptors) != 5 || f.Descriptors[0] != "0 /dev/null" || f.Descriptors[1] != "1 /dev/null" ||
+			!strings.HasPrefix(f.Descriptors[2], "2 pipe:") || !strings.HasPrefix(f.Descriptors[3], "3 socket:") ||
+			!strings.HasPrefix(f.Descriptors[4], "4 socket:") {
 			t.Errorf("descriptors %q", f.Descriptors)
 		}
 		for _, v := range f.Environment {

@@ -19,8 +19,9 @@ type Worker struct {
 	ID uint64
 	// Ready is what it serves.
 	Ready wire.Ready
-	// Conn leads to it; it speaks package wire. Release closes it.
-	Conn net.Conn
+	// Conn leads to it; it speaks package wire. Side is the side line, for what is
+	// said during a call. Release closes both.
+	Conn, Side net.Conn
 
 	supervisor *Supervisor
 	pidfd      *os.File
@@ -33,21 +34,36 @@ type Worker struct {
 	confirmed chan struct{} // closed when nothing of it is left
 }
 
-// newWorker takes over the files that came with a grant: socket and pidfd.
+// newWorker takes over the files that came with a grant: sockets and pidfd.
 func newWorker(s *Supervisor, m message, files []*os.File) (*Worker, error) {
 	if len(files) != maxFiles {
 		return nil, fmt.Errorf("connection of a worker: %w", unix.EMFILE)
 	}
-	conn, err := net.FileConn(files[0])
-	_ = files[0].Close()
+	conn, err := connection(files[0])
 	if err != nil {
-		_ = files[1].Close()
-		return nil, fmt.Errorf("connection of a worker: %w", err)
+		closeAll(files[1:])
+		return nil, err
+	}
+	side, err := connection(files[1])
+	if err != nil {
+		_ = conn.Close()
+		closeAll(files[2:])
+		return nil, err
 	}
 	return &Worker{
-		ID: m.Worker, Ready: *m.Ready, Conn: conn, supervisor: s, pidfd: files[1],
+		ID: m.Worker, Ready: *m.Ready, Conn: conn, Side: side, supervisor: s, pidfd: files[2],
 		done: make(chan struct{}), confirmed: make(chan struct{}),
 	}, nil
+}
+
+// connection takes over a socket.
+func connection(f *os.File) (net.Conn, error) {
+	c, err := net.FileConn(f)
+	_ = f.Close()
+	if err != nil {
+		return nil, fmt.Errorf("connection of a worker: %w", err)
+	}
+	return c, nil
 }
 
 // Done is closed when the process has ended, for whatever reason.
@@ -83,7 +99,7 @@ func (w *Worker) abandon() {
 	w.releasing = true
 	w.mu.Unlock()
 	if first {
-		_ = w.Conn.Close()
+		closeBoth(w.Conn, w.Side)
 		w.supervisor.send(message{Kind: kindRelease, Worker: w.ID})
 	}
 }
@@ -121,7 +137,7 @@ func (w *Worker) confirm() {
 
 // killed kills the process, whose supervisor is gone, and waits for its end.
 func (w *Worker) killed() {
-	_ = w.Conn.Close()
+	closeBoth(w.Conn, w.Side)
 	fd := int(w.pidfd.Fd())
 	// A process that has ended already cannot be told, which is all right.
 	_ = unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0)
@@ -133,4 +149,9 @@ func (w *Worker) killed() {
 	}
 	w.end(ErrSupervisor)
 	w.confirm()
+}
+
+func closeBoth(a, b net.Conn) {
+	_ = a.Close()
+	_ = b.Close()
 }

@@ -19,7 +19,8 @@ const (
 	KindRun
 	// KindReset (host) asks to put the guest back to its template.
 	KindReset
-	// KindInterrupt (host) cancels the call with the frame's number.
+	// KindInterrupt (host, on the side line) cancels the call with the frame's
+	// number.
 	KindInterrupt
 	// KindReady (worker) answers the start: a Ready. A worker that cannot start
 	// answers KindDone for call 0.
@@ -32,7 +33,7 @@ const (
 	// KindAsk (worker) carries what the program of a call asks of the host: an
 	// Ask. The host answers every one, once, with a KindAnswer.
 	KindAsk
-	// KindAnswer (host) answers an Ask: an Answer. It may come after the end of the
+	// KindAnswer (host, on the side line) answers an Ask: an Answer. It may come after the end of the
 	// call, whose number it carries all the same.
 	KindAnswer
 	// KindWithdraw (worker) says that nobody waits for an answer any more: a

@@ -73,3 +73,38 @@ func TestALineOfAnotherKindOfConnectionIsPlain(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 }
+
+func TestAStreamReadsWhatComesAndStops(t *testing.T) {
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewStream(fds[0], time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = s.Close() }()
+	defer func() { _ = unix.Close(fds[1]) }()
+	for _, wait := range []time.Duration{0, 20 * time.Millisecond, 0} {
+		time.AfterFunc(wait, func() { _, _ = unix.Write(fds[1], []byte("abc")) })
+		b := make([]byte, 8)
+		if n, err := s.Read(b); n != 3 || err != nil {
+			t.Fatalf("read %q, %v", b[:n], err)
+		}
+	}
+	if n, err := s.Write([]byte("to you")); n != 6 || err != nil {
+		t.Errorf("write: %d, %v", n, err)
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := s.Read(make([]byte, 1))
+		ended <- err
+	}()
+	time.AfterFunc(10*time.Millisecond, s.Stop)
+	if err := <-ended; !errors.Is(err, io.EOF) {
+		t.Errorf("after a stop: %v", err)
+	}
+	if _, err := s.Write([]byte("x")); !errors.Is(err, unix.EPIPE) {
+		t.Errorf("a write after a stop: %v", err)
+	}
+}

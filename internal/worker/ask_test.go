@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
@@ -105,8 +107,8 @@ func TestAnAskEndsWithTheConnection(t *testing.T) {
 	c.start(wire.Start{})
 	c.runHost(1, "ask x")
 	c.asked(1)
-	_ = c.conn.Close()
-	if err := c.end(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	c.close()
+	if err := c.end(); err != nil && !errors.Is(err, unix.EPIPE) {
 		t.Error(err)
 	}
 	if !c.m.closed {

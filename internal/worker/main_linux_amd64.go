@@ -5,35 +5,49 @@ import (
 	"net"
 	"os"
 	"strconv"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
 // Role is the name of the helper (package helper) that is a worker. It is given
-// one descriptor, its connection.
+// two stream sockets, the line of calls and the side line.
 const Role = "worker"
 
-func init() { helper.Register(Role, 1, Main) }
+const (
+	sideFD  = helper.First + 1
+	givenFD = 2
+)
 
-// Main is the worker process. It serves the stream socket that is descriptor
-// helper.First, jailed as soon as its machine is there.
+// lookout is how long a worker looks for the next call before it sleeps: a reset
+// often follows a run, and a run a reset.
+const lookout = 50 * time.Microsecond
+
+func init() { helper.Register(Role, givenFD, Main) }
+
+// Main is the worker process, jailed as soon as its machine is there.
 func Main() error {
-	f := os.NewFile(helper.First, "connection")
-	conn, err := net.FileConn(f)
+	calls, err := wire.NewStream(helper.First, lookout)
+	if err != nil {
+		return fmt.Errorf("line of calls: %w", err)
+	}
+	f := os.NewFile(sideFD, "side line")
+	side, err := net.FileConn(f)
 	_ = f.Close()
 	if err != nil {
-		return fmt.Errorf("connection: %w", err)
+		return fmt.Errorf("side line: %w", err)
 	}
-	defer func() { _ = conn.Close() }()
-	return Serve(conn, Config{Open: Open, Seal: seal})
+	defer func() { _ = side.Close() }()
+	return Serve(calls, side, Config{Open: Open, Seal: seal})
 }
 
-// seal jails the process with the descriptors that it has now: its connection,
-// its machine, and the standard ones.
+// seal jails the process with the descriptors that it has now: its lines, its
+// machine, and the standard ones.
 func seal() error {
 	fds, err := descriptors()
 	if err != nil {

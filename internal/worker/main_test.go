@@ -125,7 +125,7 @@ func acquire(ctx context.Context, t testing.TB, s *supervise.Supervisor) *superv
 }
 
 func newClient(t testing.TB, w *supervise.Worker) *client {
-	return &client{t: t, conn: w.Conn, r: wire.NewReader(w.Conn, wire.MaxPayload), w: wire.NewWriter(w.Conn)}
+	return &client{t: t, conn: w.Conn, side: w.Side, aside: wire.NewWriter(w.Side), r: wire.NewReader(w.Conn, wire.MaxPayload), w: wire.NewWriter(w.Conn)}
 }
 
 func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {

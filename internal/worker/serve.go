@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
@@ -35,7 +36,15 @@ type Config struct {
 	Seal func() error
 }
 
-// call is a frame that has arrived and what it asks for.
+// Calls is the line on which the host makes calls, one after the other, and a
+// worker answers them.
+type Calls interface {
+	io.ReadWriter
+	// Stop ends a Read under way, and those to come.
+	Stop()
+}
+
+// call is what a frame asks for.
 type call struct {
 	number uint32
 	kind   wire.Kind
@@ -52,23 +61,30 @@ type server struct {
 	out sync.Mutex // guards what follows: a frame is written whole
 	w   *wire.Writer
 
-	mu    sync.Mutex
-	calls map[uint32]context.CancelFunc // that have arrived and are not done
+	mu sync.Mutex // guards what follows
+	// current is the call under way, or the last, and cancel its.
+	current uint32
+	cancel  context.CancelFunc
+	// interrupted is the highest number of a call that was interrupted before it
+	// arrived.
+	interrupted uint32
 }
-
-// maxCalls bounds the calls that may be under way: the host queues on its side,
-// and a call may only overlap the end of the one before.
-const maxCalls = 2
 
 // readAhead is what is read at once, in bytes: a small program with its frame.
 const readAhead = 4 << 10
 
-// Serve serves a connection until it ends or breaks the protocol. It returns
-// nil when the other side has closed it between two calls.
-func Serve(conn io.ReadWriter, c Config) error {
+// Serve serves a connection until it ends or breaks the protocol: calls, and a
+// side line for what the host says during a call. It returns nil when the other
+// side has closed it between two calls.
+//
+// The calls are read by the very thread that runs the machine. Handing each from
+// one thread to another would cost a switch, and a kernel before 6.13 waits for
+// all its processors when a virtual one changes its thread.
+func Serve(calls Calls, side io.Reader, c Config) error {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	s := &server{
-		r: wire.NewReader(bufio.NewReaderSize(conn, readAhead), wire.MaxPayload), w: wire.NewWriter(conn),
-		asks: newAsks(), calls: map[uint32]context.CancelFunc{},
+		r: wire.NewReader(bufio.NewReaderSize(calls, readAhead), wire.MaxPayload), w: wire.NewWriter(calls), asks: newAsks(),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -76,24 +92,113 @@ func Serve(conn io.ReadWriter, c Config) error {
 	if err != nil {
 		return err
 	}
-	incoming, failed := make(chan *call, maxCalls), make(chan error, 1)
+	failed := make(chan error, 1)
 	go func() {
-		failed <- s.read(ctx, incoming)
-		cancel() // whatever runs for nobody is cut short
+		failed <- s.listen(wire.NewReader(side, wire.MaxPayload))
+		// Whatever runs for nobody is cut short.
+		cancel()
 		s.asks.end()
-		close(incoming)
+		calls.Stop()
 	}()
-	for k := range incoming {
-		if err := s.answer(m, k); err != nil {
-			// Nobody hears any more; the reader ends with the connection.
-			return errors.Join(err, m.Close())
+	err = s.serve(ctx, m)
+	select {
+	case why := <-failed:
+		if why != nil {
+			err = why // and the rest follows from it
 		}
-	}
-	err = <-failed
-	if errors.Is(err, io.EOF) {
-		err = nil
+	default:
 	}
 	return errors.Join(err, m.Close())
+}
+
+// serve answers calls until the line ends.
+func (s *server) serve(ctx context.Context, m Machine) error {
+	for {
+		f, err := s.r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		k := &call{number: f.Call, kind: f.Kind}
+		switch {
+		case f.Kind == wire.KindRun:
+			if err := wire.Decode(f.Payload, &k.run); err != nil {
+				return err
+			}
+			if k.run.Timeout <= 0 {
+				return fmt.Errorf("%w: a time limit of %v", wire.ErrProtocol, k.run.Timeout)
+			}
+		case f.Kind != wire.KindReset:
+			return fmt.Errorf("%w: a frame of kind %d from the host", wire.ErrProtocol, f.Kind)
+		case len(f.Payload) != 0:
+			return fmt.Errorf("%w: a reset with a payload", wire.ErrProtocol)
+		}
+		if err := s.begin(ctx, k); err != nil {
+			return err
+		}
+		err = s.answer(m, k)
+		k.cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// begin makes a call the one under way.
+func (s *server) begin(ctx context.Context, k *call) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if k.number <= s.current {
+		return fmt.Errorf("%w: call %d after call %d", wire.ErrProtocol, k.number, s.current)
+	}
+	k.ctx, k.cancel = context.WithCancel(ctx)
+	s.current, s.cancel = k.number, k.cancel
+	if s.interrupted >= k.number {
+		k.cancel()
+	}
+	return nil
+}
+
+// listen hears what the host says on the side line until that ends.
+func (s *server) listen(r *wire.Reader) error {
+	for {
+		f, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		switch f.Kind {
+		case wire.KindInterrupt:
+			s.interrupt(f.Call)
+		case wire.KindAnswer:
+			var a wire.Answer
+			if err := wire.Decode(f.Payload, &a); err != nil {
+				return err
+			}
+			if !s.asks.answer(a) {
+				return fmt.Errorf("%w: an answer to %d, which was not asked", wire.ErrProtocol, a.ID)
+			}
+		default:
+			return fmt.Errorf("%w: a frame of kind %d on the side line", wire.ErrProtocol, f.Kind)
+		}
+	}
+}
+
+// interrupt cancels a call: the one under way, or one that is still to come. One
+// that is done has a lower number, or is cancelled for nothing.
+func (s *server) interrupt(number uint32) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case number == s.current && s.cancel != nil:
+		s.cancel()
+	case number > s.current:
+		s.interrupted = max(s.interrupted, number)
+	}
 }
 
 // start answers the first frame.
@@ -140,72 +245,8 @@ func warm(ctx context.Context, m Machine) error {
 	return nil
 }
 
-// read takes calls in until the connection ends.
-func (s *server) read(ctx context.Context, incoming chan<- *call) error {
-	for {
-		f, err := s.r.Next()
-		if err != nil {
-			return err
-		}
-		k := &call{number: f.Call, kind: f.Kind}
-		switch f.Kind {
-		case wire.KindInterrupt:
-			s.interrupt(f.Call)
-			continue
-		case wire.KindAnswer:
-			var a wire.Answer
-			if err := wire.Decode(f.Payload, &a); err != nil {
-				return err
-			}
-			if !s.asks.answer(a) {
-				return fmt.Errorf("%w: an answer to %d, which was not asked", wire.ErrProtocol, a.ID)
-			}
-			continue
-		case wire.KindRun:
-			if err := wire.Decode(f.Payload, &k.run); err != nil {
-				return err
-			}
-			if k.run.Timeout <= 0 {
-				return fmt.Errorf("%w: a time limit of %v", wire.ErrProtocol, k.run.Timeout)
-			}
-		case wire.KindReset:
-			if len(f.Payload) != 0 {
-				return fmt.Errorf("%w: a reset with a payload", wire.ErrProtocol)
-			}
-		default:
-			return fmt.Errorf("%w: a frame of kind %d from the host", wire.ErrProtocol, f.Kind)
-		}
-		k.ctx, k.cancel = context.WithCancel(ctx)
-		if !s.register(k) {
-			k.cancel()
-			return fmt.Errorf("%w: call %d while others are under way", wire.ErrProtocol, k.number)
-		}
-		incoming <- k
-	}
-}
-
-func (s *server) register(k *call) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, taken := s.calls[k.number]; taken || len(s.calls) >= maxCalls {
-		return false
-	}
-	s.calls[k.number] = k.cancel
-	return true
-}
-
-// interrupt cancels a call; one that is done already is not there.
-func (s *server) interrupt(number uint32) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if cancel := s.calls[number]; cancel != nil {
-		cancel()
-	}
-}
-
 // answer does what a call asks for.
 func (s *server) answer(m Machine, k *call) error {
-	defer k.cancel()
 	var d wire.Done
 	var sent error
 	if k.kind == wire.KindReset {
@@ -225,9 +266,6 @@ func (s *server) answer(m Machine, k *call) error {
 		d.Usable = d.Usable && !res.Exited
 		sent = errors.Join(out.err, errs.err)
 	}
-	s.mu.Lock()
-	delete(s.calls, k.number)
-	s.mu.Unlock()
 	if sent != nil {
 		return sent
 	}

@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
@@ -95,25 +98,71 @@ type client struct {
 	conn net.Conn
 	r    *wire.Reader
 	w    *wire.Writer
-	m    *fakeMachine
+	// aside writes to the side line.
+	side  net.Conn
+	aside *wire.Writer
+	m     *fakeMachine
 	// ended gives what Serve returned.
 	ended chan error
 }
 
 func serve(t *testing.T, change func(*Config)) *client {
 	t.Helper()
-	host, worker := net.Pipe()
+	host, calls := pair(t)
+	side, theirSide := pair(t)
+	worker, err := wire.NewStream(calls, time.Millisecond)
+	if err != nil {
+		t.Fatal(err)
+	}
+	theirs := connection(t, theirSide)
 	m := &fakeMachine{running: make(chan struct{}, 1)}
-	c := &client{t: t, conn: host, r: wire.NewReader(host, wire.MaxPayload), w: wire.NewWriter(host), m: m, ended: make(chan error, 1)}
+	c := &client{t: t, conn: host, side: side, aside: wire.NewWriter(side), r: wire.NewReader(host, wire.MaxPayload), w: wire.NewWriter(host), m: m, ended: make(chan error, 1)}
 	config := Config{Open: func(context.Context, wire.Start) (Machine, wire.Ready, error) {
 		return m, wire.Ready{Engine: "fake", Python: "3.x"}, nil
 	}}
 	if change != nil {
 		change(&config)
 	}
-	go func() { c.ended <- Serve(worker, config) }()
-	t.Cleanup(func() { _ = host.Close(); _ = worker.Close() })
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		c.ended <- Serve(worker, theirs, config)
+		worker.Stop() // as the end of the process does
+	}()
+	t.Cleanup(func() {
+		c.close()
+		<-over
+		_ = worker.Close()
+	})
 	return c
+}
+
+// pair is a connection, and the descriptor of its other end.
+func pair(t *testing.T) (net.Conn, int) {
+	t.Helper()
+	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return connection(t, fds[0]), fds[1]
+}
+
+func connection(t *testing.T, fd int) net.Conn {
+	t.Helper()
+	f := os.NewFile(uintptr(fd), "pair")
+	c, err := net.FileConn(f)
+	_ = f.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// close ends the connection as a host does that is gone.
+func (c *client) close() {
+	_ = c.conn.Close()
+	_ = c.side.Close()
 }
 
 func (c *client) send(kind wire.Kind, number uint32, v any) {
@@ -125,7 +174,11 @@ func (c *client) send(kind wire.Kind, number uint32, v any) {
 			c.t.Fatal(err)
 		}
 	}
-	if err := c.w.Write(wire.Frame{Kind: kind, Call: number, Payload: b}); err != nil {
+	w := c.w
+	if kind == wire.KindInterrupt || kind == wire.KindAnswer {
+		w = c.aside
+	}
+	if err := w.Write(wire.Frame{Kind: kind, Call: number, Payload: b}); err != nil {
 		c.t.Fatal(err)
 	}
 }
@@ -206,8 +259,8 @@ func TestAWorkerRunsResetsAndEndsWithItsConnection(t *testing.T) {
 	if d := c.done(4); d.Kind != "internal" || d.Usable || d.Message != "odd failure" {
 		t.Errorf("failure: %+v", d)
 	}
-	_ = c.conn.Close()
-	if err := c.end(); err != nil && !errors.Is(err, io.ErrClosedPipe) {
+	c.close()
+	if err := c.end(); err != nil && !errors.Is(err, unix.EPIPE) {
 		t.Error(err)
 	}
 	if !c.m.closed {
@@ -237,12 +290,12 @@ func TestAnInterruptMayComeBeforeItsCallHasBegun(t *testing.T) {
 	c.start(wire.Start{})
 	c.run(1, "wait")
 	<-c.m.running
-	c.run(2, "wait")
 	c.send(wire.KindInterrupt, 2, nil)
 	c.send(wire.KindInterrupt, 1, nil)
 	if d := c.done(1); d.Kind != "canceled" {
 		t.Errorf("done: %+v", d)
 	}
+	c.run(2, "wait")
 	if d := c.done(2); d.Kind != "canceled" {
 		t.Errorf("done: %+v", d)
 	}
@@ -258,7 +311,7 @@ func TestACallIsCutShortWhenItsHostIsGone(t *testing.T) {
 		} else {
 			c.next(wire.KindStdout, 1, nil)
 		}
-		_ = c.conn.Close()
+		c.close()
 		_ = c.end()
 		if !c.m.closed {
 			t.Errorf("%s: the machine was not closed", code)
@@ -275,18 +328,23 @@ func TestAWorkerEndsWhenTheProtocolIsBroken(t *testing.T) {
 		"a run without a limit": func(c *client) { c.start(wire.Start{}); c.send(wire.KindRun, 1, wire.Run{}) },
 		"a run with garbage":    func(c *client) { c.start(wire.Start{}); c.send(wire.KindRun, 1, []int{1}) },
 		"a reset with more":     func(c *client) { c.start(wire.Start{}); c.send(wire.KindReset, 1, wire.Run{}) },
-		"too many calls": func(c *client) {
-			c.start(wire.Start{})
-			c.run(1, "wait")
-			<-c.m.running
-			c.run(2, "x")
-			c.run(3, "x")
-		},
 		"a number twice": func(c *client) {
 			c.start(wire.Start{})
-			c.run(1, "wait")
-			<-c.m.running
 			c.run(1, "x")
+			c.done(1)
+			c.run(1, "x")
+		},
+		"a call on the side line": func(c *client) {
+			c.start(wire.Start{})
+			if err := c.aside.Write(wire.Frame{Kind: wire.KindReset, Call: 1}); err != nil {
+				c.t.Fatal(err)
+			}
+		},
+		"an interrupt on the line of calls": func(c *client) {
+			c.start(wire.Start{})
+			if err := c.w.Write(wire.Frame{Kind: wire.KindInterrupt, Call: 1}); err != nil {
+				c.t.Fatal(err)
+			}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
