@@ -30,7 +30,7 @@ func web(t *testing.T) {
 		case "/wait":
 			<-r.Context().Done()
 		default:
-			fmt.Fprintf(w, "%s %s", r.Method, r.URL.Path)
+			_, _ = fmt.Fprintf(w, "%s %s", r.Method, r.URL.Path)
 		}
 	})}
 	go func() { _ = s.Serve(l) }()
