@@ -31,7 +31,7 @@ func TestOperationsThatNeverEndAreBounded(t *testing.T) {
 }
 
 func TestAnOperationThatIsLateHasNoResult(t *testing.T) {
-	o := newOperations(1)
+	o := newOperations(2)
 	release := make(chan struct{})
 	for name, f := range map[string]func(context.Context) (int, error){
 		"obeys":        func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, ctx.Err() },

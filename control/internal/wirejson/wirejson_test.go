@@ -179,7 +179,10 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("Parse(%q) took what is no JSON", data)
 		}
 		for name := range fields {
-			_, _ = fields.String(name)
+			var text string
+			if got, err := fields.String(name); err == nil && (json.Unmarshal(fields[name], &text) != nil || got != text) {
+				t.Fatalf("%s was read as %q", fields[name], got)
+			}
 			_, _ = fields.Int(name)
 			_, _ = fields.Float(name)
 			_, _ = fields.Strings(name, 3)
