@@ -1,0 +1,94 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"sync"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control/internal/rundir"
+)
+
+// maxParallelHosts bounds how many hosts are asked at one time.
+const maxParallelHosts = 64
+
+// Manifests reads the announcements in a discovery folder, in the order of
+// their file names. An empty name stands for RuntimeDirectory(). A folder that
+// is missing has none; one that is not private is an error that matches
+// [ErrUnsafeDirectory]. Announcements that mean nothing are left out, and so
+// are those that name no process.
+func Manifests(directory string) ([]Manifest, error) {
+	if directory == "" {
+		directory = RuntimeDirectory()
+	}
+	dir, err := rundir.Open(directory)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = dir.Close() }()
+	files, err := dir.Files()
+	if err != nil {
+		return nil, err
+	}
+	var manifests []Manifest
+	for _, file := range files {
+		if m, err := parseManifest(file.Data, directory); err == nil && m.ProcessID != 0 {
+			manifests = append(manifests, m)
+		}
+	}
+	return manifests, nil
+}
+
+// DiscoveredHost is an announced host and how it answered.
+type DiscoveredHost struct {
+	Client *Client
+	// Err is why it is of no use now, such as a host that is gone; nil when it
+	// answered as the one that was announced. It is a [*HostError].
+	Err error
+}
+
+// Discover reads a discovery folder (see [Manifests]) and asks every host who it
+// is, all at once. Hosts that do not answer are among them, with the reason.
+func Discover(ctx context.Context, directory string) ([]DiscoveredHost, error) {
+	manifests, err := Manifests(directory)
+	if err != nil {
+		return nil, err
+	}
+	hosts := make([]DiscoveredHost, 0, len(manifests))
+	for _, m := range manifests {
+		client, err := NewClient(m)
+		if err != nil {
+			continue // its endpoint was checked when it was read
+		}
+		hosts = append(hosts, DiscoveredHost{Client: client})
+	}
+	var group sync.WaitGroup
+	slots := make(chan struct{}, maxParallelHosts)
+	for i := range hosts {
+		group.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			hosts[i].Err = hosts[i].Client.Health(ctx)
+		})
+	}
+	group.Wait()
+	return hosts, nil
+}
+
+// Unite makes one control of all hosts that answered. Those that did not count
+// as hosts of which nothing is known.
+func Unite(hosts []DiscoveredHost) *Composite {
+	var members []Member
+	var absent []*HostError
+	for _, host := range hosts {
+		if host.Err == nil {
+			members = append(members, Member{host.Client.manifest.SourceID, host.Client})
+			continue
+		}
+		absent = append(absent, asHostError(host.Client.manifest.SourceID, host.Err))
+	}
+	return NewComposite(members, absent)
+}

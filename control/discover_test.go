@@ -1,0 +1,206 @@
+package control_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+)
+
+// folder is a discovery folder with files.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := shortDir(t)
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+// variant is the announcement of a host that is gone, with changes; nil drops a
+// key.
+func variant(t *testing.T, changes map[string]any) string {
+	t.Helper()
+	m := map[string]any{"source_id": "gone", "endpoint": "http://127.0.0.1:9", "process_id": 12, "protocol_version": 1}
+	for key, value := range changes {
+		if value == nil {
+			delete(m, key)
+		} else {
+			m[key] = value
+		}
+	}
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// The files are those with which the protocol's first implementation was
+// probed, and it took the same ones.
+func TestAnnouncementsThatMeanNothingAreLeftOut(t *testing.T) {
+	dir := folder(t, map[string]string{
+		"a-garbage.json": "{", "b-list.json": "[]",
+		"c-v2.json":      variant(t, map[string]any{"protocol_version": 2}),
+		"d-vtrue.json":   variant(t, map[string]any{"protocol_version": true}),
+		"e-https.json":   variant(t, map[string]any{"endpoint": "https://127.0.0.1:9"}),
+		"f-host.json":    variant(t, map[string]any{"endpoint": "http://localhost:9"}),
+		"g-pub.json":     variant(t, map[string]any{"endpoint": "http://10.0.0.1:9"}),
+		"h-path.json":    variant(t, map[string]any{"endpoint": "http://127.0.0.1:9/x"}),
+		"i-noport.json":  variant(t, map[string]any{"endpoint": "http://127.0.0.1"}),
+		"j-nullpid.json": strings.Replace(variant(t, nil), "12", "null", 1),
+		"k-strpid.json":  variant(t, map[string]any{"process_id": "1"}),
+		"l-empty.json":   variant(t, map[string]any{"source_id": ""}),
+		"m-v6.json":      variant(t, map[string]any{"source_id": "six", "endpoint": "http://[::1]:9"}),
+		"n-127.2.json":   variant(t, map[string]any{"source_id": "two", "endpoint": "http://127.0.0.2:9/"}),
+		"o-extra.json":   variant(t, map[string]any{"source_id": "extra", "more": 1}),
+		"p-user.json":    variant(t, map[string]any{"endpoint": "http://u:p@127.0.0.1:9"}),
+		"q-missing.json": variant(t, map[string]any{"process_id": nil}),
+		"r-path.json":    variant(t, map[string]any{"source_id": "elsewhere", "unix_socket": "../x.sock"}),
+		"z.txt":          variant(t, nil),
+		".hidden.json":   variant(t, map[string]any{"source_id": "hidden"}),
+	})
+	manifests, err := control.Manifests(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, m := range manifests {
+		names = append(names, m.SourceID)
+		if m.Socket != "" {
+			t.Errorf("%s leads to %s", m.SourceID, m.Socket)
+		}
+	}
+	if want := []string{"hidden", "six", "two", "extra", "elsewhere"}; !slices.Equal(names, want) {
+		t.Errorf("read %v, want %v", names, want)
+	}
+	if manifests[2].Endpoint != "http://127.0.0.2:9/" {
+		t.Errorf("the endpoint became %s", manifests[2].Endpoint)
+	}
+}
+
+func TestAMissingFolderHasNoHostsAndAnOpenOneIsRefused(t *testing.T) {
+	ctx := context.Background()
+	dir := shortDir(t)
+	if hosts, err := control.Discover(ctx, dir); err != nil || len(hosts) != 0 {
+		t.Errorf("Discover = %v, %v", hosts, err)
+	}
+	t.Setenv("MAF_SANDBOX_TUI_RUNTIME_DIR", dir)
+	if hosts, err := control.Discover(ctx, ""); err != nil || len(hosts) != 0 {
+		t.Errorf("Discover = %v, %v", hosts, err)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a system with file modes")
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := control.Discover(ctx, "")
+	if !errors.Is(err, control.ErrUnsafeDirectory) || err.Error() != "sandbox discovery directory is not private: "+dir {
+		t.Errorf("Discover: %v", err)
+	}
+}
+
+func TestDiscoveryTellsHostsThatAnswerFromThoseThatAreGone(t *testing.T) {
+	dir := folder(t, map[string]string{"0-gone.json": variant(t, nil)})
+	_, first := started(t, control.ServerConfig{Control: having("one"), SourceID: "first", Directory: dir})
+	started(t, control.ServerConfig{Control: having("two"), SourceID: "second", Directory: dir, Socket: true})
+	// The first host's port under another name: as after a reuse of the port.
+	impostor := variant(t, map[string]any{"source_id": "impostor", "endpoint": first.Endpoint})
+	if err := os.WriteFile(filepath.Join(dir, "9-impostor.json"), []byte(impostor), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	hosts, err := control.Discover(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answered := map[string]bool{}
+	for _, host := range hosts {
+		answered[host.Client.Manifest().SourceID] = host.Err == nil
+		var failure *control.HostError
+		if host.Err != nil && (!errors.As(host.Err, &failure) || failure.SourceID != host.Client.Manifest().SourceID) {
+			t.Errorf("%v is no failure of a host", host.Err)
+		}
+	}
+	if len(answered) != 4 || !answered["first"] || !answered["second"] || answered["gone"] || answered["impostor"] {
+		t.Errorf("answered: %v", answered)
+	}
+	records, err := control.Unite(hosts).List(context.Background())
+	var partial *control.PartialError
+	if len(records) != 2 || !errors.As(err, &partial) || len(partial.Hosts) != 2 {
+		t.Errorf("List = %+v, %v", records, err)
+	}
+}
+
+// Two hosts may have the same name: nothing is identified by it.
+func TestTwoHostsWithOneNameAreTwoHosts(t *testing.T) {
+	dir := shortDir(t)
+	for _, id := range []string{"one", "two"} {
+		started(t, control.ServerConfig{Control: having(id), SourceID: "same", Directory: dir})
+	}
+	hosts, err := control.Discover(context.Background(), dir)
+	if err != nil || len(hosts) != 2 {
+		t.Fatalf("Discover = %v, %v", hosts, err)
+	}
+	c := control.Unite(hosts)
+	if result, err := c.Dispose(context.Background(), "two", 0); err != nil || result.Status != control.Disposed {
+		t.Errorf("Dispose = %+v, %v", result, err)
+	}
+	if records := inventory(t, c); len(records) != 2 {
+		t.Errorf("listed %+v", records)
+	}
+}
+
+func TestOneIDOnTwoHostsIsDisposedOfOnNeither(t *testing.T) {
+	dir := shortDir(t)
+	hosts := []*scripted{having("one"), having("one")}
+	for i, host := range hosts {
+		started(t, control.ServerConfig{Control: host, SourceID: string(rune('a' + i)), Directory: dir})
+	}
+	found, err := control.Discover(context.Background(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if result, err := control.Unite(found).Dispose(context.Background(), "one", 0); !errors.Is(err, control.ErrDuplicate) {
+		t.Errorf("Dispose = %+v, %v", result, err)
+	}
+	for i, host := range hosts {
+		if calls := host.taken(); len(calls) != 0 {
+			t.Errorf("host %d got %v", i, calls)
+		}
+	}
+}
+
+func TestTimestampsKeepWhatTheWireSays(t *testing.T) {
+	moment := time.Unix(1_800_000_000, 123_456_000)
+	if got := control.At(moment).Time(); got.Sub(moment).Abs() > time.Microsecond {
+		t.Errorf("%v became %v", moment, got)
+	}
+	for _, odd := range []control.Timestamp{-1e300, 1e300, -62135596801} {
+		if year := odd.Time().Year(); year < 1 || year > 9999 {
+			t.Errorf("%g is in the year %d", float64(odd), year)
+		}
+	}
+	if age := control.At(moment).Age(moment.Add(-time.Hour)); age != 0 {
+		t.Errorf("after the clock was set back, the age is %v", age)
+	}
+	if age := control.Timestamp(1e300).Age(moment); age != 0 {
+		t.Errorf("what lies ahead is %v old", age)
+	}
+	if age := control.At(moment).Age(moment.Add(time.Minute)).Round(time.Millisecond); age != time.Minute {
+		t.Errorf("the age is %v", age)
+	}
+}

@@ -1,0 +1,55 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestOperationsThatNeverEndAreBounded(t *testing.T) {
+	const most = 3
+	o := newOperations(most)
+	for range most {
+		if err := o.begin(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := run(o, time.Hour, func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, errTooMany) {
+		t.Errorf("one more: %v", err)
+	}
+	for range most {
+		o.done()
+	}
+	if n, err := run(o, time.Hour, func(context.Context) (int, error) { return 1, nil }); n != 1 || err != nil {
+		t.Errorf("afterwards: %d, %v", n, err)
+	}
+	o.close()
+	if _, err := run(o, time.Hour, func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, errClosing) {
+		t.Errorf("after the close: %v", err)
+	}
+}
+
+func TestAnOperationThatIsLateHasNoResult(t *testing.T) {
+	o := newOperations(2)
+	release := make(chan struct{})
+	for name, f := range map[string]func(context.Context) (int, error){
+		"obeys":        func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, ctx.Err() },
+		"does not end": func(context.Context) (int, error) { <-release; return 1, nil },
+	} {
+		if n, err := run(o, time.Millisecond, f); n != 0 || !errors.Is(err, errLate) {
+			t.Errorf("%s: %d, %v", name, n, err)
+		}
+	}
+	if n := o.unsettled(); n != 1 {
+		t.Errorf("%d are unsettled", n)
+	}
+	close(release)
+	o.mu.Lock()
+	settled := o.settled
+	o.mu.Unlock()
+	<-settled
+	if n := o.unsettled(); n != 0 {
+		t.Errorf("%d are unsettled", n)
+	}
+}

@@ -1,0 +1,122 @@
+package control
+
+import (
+	"fmt"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+)
+
+// DisposalStatus is how an exact disposal ended.
+type DisposalStatus string
+
+// The ends of an exact disposal.
+const (
+	// Disposed: the sandbox was observed to be gone.
+	Disposed DisposalStatus = "disposed"
+	// NotFound: no sandbox has the id, or not any more.
+	NotFound DisposalStatus = "not_found"
+	// DisposalFailed: nothing is confirmed; it may still be there.
+	DisposalFailed DisposalStatus = "failed"
+)
+
+// DisposalResult is what came of disposing of one sandbox.
+type DisposalResult struct {
+	Status     DisposalStatus
+	InstanceID string
+	// Message is one sentence for people. A client got it from its host.
+	Message string
+}
+
+// MarshalJSON writes the result, compact and in ASCII.
+func (r DisposalResult) MarshalJSON() ([]byte, error) {
+	var o wirejson.Object
+	o.String("status", string(r.Status))
+	o.String("instance_id", r.InstanceID)
+	o.String("message", r.Message)
+	return o.Bytes(), nil
+}
+
+// UnmarshalJSON reads a foreign result.
+func (r *DisposalResult) UnmarshalJSON(data []byte) error {
+	fields, err := wirejson.Parse(data)
+	if err != nil {
+		return err
+	}
+	var read DisposalResult
+	status, err := fields.String("status")
+	if err != nil {
+		return err
+	}
+	switch read.Status = DisposalStatus(status); read.Status {
+	case Disposed, NotFound, DisposalFailed:
+	default:
+		return &wirejson.FieldError{Field: "status", Want: fmt.Sprintf("%s, %s or %s", Disposed, NotFound, DisposalFailed)}
+	}
+	if read.InstanceID, err = fields.String("instance_id"); err != nil {
+		return err
+	}
+	if read.Message, err = fields.String("message"); err != nil {
+		return err
+	}
+	*r = read
+	return nil
+}
+
+// PurgeStatus is how the purge of a conversation ended.
+type PurgeStatus string
+
+// The ends of a purge.
+const (
+	// Purged: nothing of the conversation is left.
+	Purged PurgeStatus = "purged"
+	// PurgePartial: something is left, or may be.
+	PurgePartial PurgeStatus = "partial"
+)
+
+// PurgeResult is what came of disposing of all sandboxes of a conversation.
+type PurgeResult struct {
+	Status          PurgeStatus
+	Scope, ThreadID string
+	// Disposed counts the sandboxes that are confirmed gone.
+	Disposed int
+	// Message is one sentence for people. A client got it from its host.
+	Message string
+}
+
+// MarshalJSON writes the result, compact and in ASCII.
+func (r PurgeResult) MarshalJSON() ([]byte, error) {
+	var o wirejson.Object
+	o.String("status", string(r.Status))
+	o.String("scope", r.Scope)
+	o.String("thread_id", r.ThreadID)
+	o.Int("disposed", r.Disposed)
+	o.String("message", r.Message)
+	return o.Bytes(), nil
+}
+
+// UnmarshalJSON reads a foreign result.
+func (r *PurgeResult) UnmarshalJSON(data []byte) error {
+	fields, err := wirejson.Parse(data)
+	if err != nil {
+		return err
+	}
+	var read PurgeResult
+	for name, text := range map[string]*string{
+		"status": (*string)(&read.Status), "scope": &read.Scope, "thread_id": &read.ThreadID, "message": &read.Message,
+	} {
+		if *text, err = fields.String(name); err != nil {
+			return err
+		}
+	}
+	if read.Status != Purged && read.Status != PurgePartial {
+		return &wirejson.FieldError{Field: "status", Want: fmt.Sprintf("%s or %s", Purged, PurgePartial)}
+	}
+	if read.Disposed, err = fields.Int("disposed"); err != nil {
+		return err
+	}
+	if read.Disposed < 0 {
+		return &wirejson.FieldError{Field: "disposed", Want: "zero or more"}
+	}
+	*r = read
+	return nil
+}

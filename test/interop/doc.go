@@ -1,0 +1,3 @@
+// Package interop runs this repository's control plane against the packages of
+// the protocol's first implementation, which are in Python. It has tests only.
+package interop
