@@ -43,6 +43,8 @@ type process interface {
 	// Conn is the line of calls, Side the side line (package worker).
 	Conn() net.Conn
 	Side() net.Conn
+	// PID is the process, for people; 0 when it is not known.
+	PID() int
 	// Done is closed when the process has ended, and Cause says why.
 	Done() <-chan struct{}
 	Cause() error

@@ -142,6 +142,7 @@ type supervisedWorker struct{ *supervise.Worker }
 func (w supervisedWorker) Ready() wire.Ready { return w.Worker.Ready }
 func (w supervisedWorker) Conn() net.Conn    { return w.Worker.Conn }
 func (w supervisedWorker) Side() net.Conn    { return w.Worker.Side }
+func (w supervisedWorker) PID() int          { return w.Worker.PID }
 
 func (w supervisedWorker) Cause() error {
 	err := w.Worker.Cause()

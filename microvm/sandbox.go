@@ -6,8 +6,10 @@ import (
 	"encoding/hex"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -31,6 +33,8 @@ type Sandbox struct {
 	life context.Context
 	end  context.CancelCauseFunc
 
+	doing atomic.Uint32 // a liveness.State while the sandbox lives
+
 	mu   sync.Mutex
 	id   string // guarded by mu
 	used bool   // something has run in this generation; guarded by mu
@@ -51,6 +55,7 @@ func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*
 		backend: b, place: place, spec: spec.Clone(), worker: w, turn: make(chan struct{}, 1), id: newID(),
 	}
 	s.turn <- struct{}{}
+	s.doing.Store(uint32(liveness.Ready))
 	s.life, s.end = context.WithCancelCause(context.Background())
 	var err error
 	if s.network, err = b.newNetwork(s); err != nil {
@@ -264,6 +269,7 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 		return Result{}, err
 	}
 	defer s.leave()
+	defer s.does(liveness.Running)()
 	deadline, _ := ctx.Deadline()
 	left := time.Until(deadline)
 	if left <= 0 {
@@ -299,6 +305,7 @@ func (s *Sandbox) Reset(ctx context.Context) error {
 		return err
 	}
 	defer s.leave()
+	defer s.does(liveness.Resetting)()
 	d, err := s.link.exchange(ctx, call{kind: wire.KindReset, patience: slack})
 	if err == nil && d.Kind != "" {
 		d.Usable = false // half a reset is no state to go on from

@@ -25,13 +25,13 @@ var mayImport = map[string][]string{
 	"internal/supervise": {"internal/cgroup", "internal/helper", "internal/wire"},
 	"internal/owner":     {},
 	"microvm": {
-		"guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
+		"control/liveness", "guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
 		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/kvmvm",
 		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
 	},
 	"internal/cli/ceiling": {
 		"microvm",
-		"guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
+		"control/liveness", "guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
 		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/kvmvm",
 		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
 	},

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -17,6 +19,9 @@ import (
 type Worker struct {
 	// ID is its number, which the supervisor never uses again.
 	ID uint64
+	// PID is its process, for people; 0 when it is not known. It may belong to
+	// another process once Done is closed.
+	PID int
 	// Ready is what it serves.
 	Ready wire.Ready
 	// Conn leads to it; it speaks package wire. Side is the side line, for what is
@@ -51,7 +56,7 @@ func newWorker(s *Supervisor, m message, files []*os.File) (*Worker, error) {
 		return nil, err
 	}
 	return &Worker{
-		ID: m.Worker, Ready: *m.Ready, Conn: conn, Side: side, supervisor: s, pidfd: files[2],
+		ID: m.Worker, PID: pidOf(files[2]), Ready: *m.Ready, Conn: conn, Side: side, supervisor: s, pidfd: files[2],
 		done: make(chan struct{}), confirmed: make(chan struct{}),
 	}, nil
 }
@@ -64,6 +69,26 @@ func connection(f *os.File) (net.Conn, error) {
 		return nil, fmt.Errorf("connection of a worker: %w", err)
 	}
 	return c, nil
+}
+
+// pidOf is the process of a pidfd as /proc tells it (proc_pid_fdinfo(5)), and 0
+// when it does not. Such a number can be used again by another process: nothing
+// is ever done with it.
+func pidOf(pidfd *os.File) int {
+	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", pidfd.Fd()))
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(info)) {
+		if text, found := strings.CutPrefix(line, "Pid:"); found {
+			pid, err := strconv.Atoi(strings.TrimSpace(text))
+			if err != nil {
+				return 0
+			}
+			return max(0, pid)
+		}
+	}
+	return 0
 }
 
 // Done is closed when the process has ended, for whatever reason.
