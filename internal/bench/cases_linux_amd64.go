@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
 // warmUp is how many runs come before those that count.
@@ -82,7 +81,7 @@ func (s *suite) boot(ctx context.Context, n int) (Samples, error) {
 }
 
 func (s *suite) anew(ctx context.Context, templates string) (*engine.Template, func() error, error) {
-	p, err := kvmvm.New()
+	p, err := openPlatform(s.config.Engine)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -150,7 +149,7 @@ func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 			err = errors.Join(err, vm.Close())
 		}
 	}()
-	before, err := proportional()
+	before, err := s.proportional()
 	if err != nil {
 		return out, err
 	}
@@ -163,7 +162,7 @@ func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 		if err := errors.Join(ask(ctx, vm), vm.Reset(ctx)); err != nil {
 			return out, err
 		}
-		after, err := proportional()
+		after, err := s.proportional()
 		if err != nil {
 			return out, err
 		}
@@ -173,11 +172,24 @@ func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 	return out, nil
 }
 
-// proportional gives the proportional set size of this process in MiB, after
-// giving back what the Go heap does not need.
-func proportional() (float64, error) {
+// proportional gives the proportional set size, in MiB, of this process and of
+// those that are part of its sandboxes, after giving back what the Go heap does
+// not need.
+func (s *suite) proportional() (float64, error) {
 	debug.FreeOSMemory()
-	b, err := os.ReadFile("/proc/self/smaps_rollup")
+	sum, err := proportionalOf("self")
+	for _, c := range s.platform.Needs().Children {
+		size, e := proportionalOf(strconv.Itoa(c.PID))
+		sum, err = sum+size, errors.Join(err, e)
+	}
+	return sum, err
+}
+
+func proportionalOf(process string) (float64, error) {
+	b, err := os.ReadFile("/proc/" + process + "/smaps_rollup")
+	if errors.Is(err, os.ErrPermission) {
+		return 0, fmt.Errorf("only root may look at a sandbox's process: %w", err)
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,7 +10,8 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // note says what the numbers leave out.
@@ -18,7 +20,7 @@ const note = "measured in this process, without the worker process that a later 
 // suite is what the benchmarks work on.
 type suite struct {
 	config   Config
-	platform *kvmvm.Platform
+	platform host.Platform
 	template *engine.Template
 	native   native
 	// noNative says why there is no native Python to compare with.
@@ -28,7 +30,7 @@ type suite struct {
 // Open opens the engine and gives its benchmarks, in order. stop releases it.
 func Open(ctx context.Context, c Config) (all []Benchmark, m Machine, stop func() error, err error) {
 	s := &suite{config: c}
-	if s.platform, err = kvmvm.New(); err != nil {
+	if s.platform, err = openPlatform(c.Engine); err != nil {
 		return nil, m, nil, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
 	}
 	if s.template, err = s.open(ctx, s.platform, c.Templates); err != nil {
@@ -49,10 +51,16 @@ func Open(ctx context.Context, c Config) (all []Benchmark, m Machine, stop func(
 	return all, m, s.close, nil
 }
 
+// openPlatform opens what runs the sandboxes; the report says which it is.
+func openPlatform(engine string) (host.Platform, error) {
+	p, _, err := host.Open(cmp.Or(engine, host.Auto))
+	return p, err
+}
+
 func (s *suite) close() error { return errors.Join(s.template.Close(), s.platform.Close()) }
 
 // open opens the template; without a folder for templates it boots.
-func (s *suite) open(ctx context.Context, p *kvmvm.Platform, templates string) (*engine.Template, error) {
+func (s *suite) open(ctx context.Context, p platform.Platform, templates string) (*engine.Template, error) {
 	return engine.Open(ctx, engine.Config{Image: s.config.Image, Cache: templates, Platform: p, Progress: s.config.Progress})
 }
 

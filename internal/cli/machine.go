@@ -27,7 +27,7 @@ type Options struct {
 	Image string
 	// Memory is the guest's memory in bytes.
 	Memory int64
-	// Engine is "auto" or "kvm".
+	// Engine is one of the names of package host.
 	Engine string
 	// Progress, if set, hears what is being done when it may take long.
 	Progress func(string)

@@ -4,6 +4,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // MachineFlags are the flags that say what kind of machine to open.
@@ -16,10 +17,15 @@ type MachineFlags struct {
 // Register gives the flags their defaults and adds them to fl.
 func (m *MachineFlags) Register(fl *pflag.FlagSet) {
 	m.Memory = Size{Bytes: engine.DefaultMemory, Min: engine.MinMemory, Max: engine.MaxMemory}
-	m.Engine = Choice{Value: "auto", Choices: []string{"auto", "kvm"}}
 	fl.Var(&m.Memory, "memory", "memory for Python objects")
 	ImageFlag(fl, &m.Image)
-	fl.Var(&m.Engine, "engine", "what runs the sandbox")
+	EngineFlag(fl, &m.Engine)
+}
+
+// EngineFlag adds the flag that says what runs the sandbox.
+func EngineFlag(fl *pflag.FlagSet, engine *Choice) {
+	*engine = Choice{Value: host.Auto, Choices: host.Names()}
+	fl.Var(engine, "engine", "what runs the sandbox")
 }
 
 // ImageFlag adds the flag that names an image.

@@ -1,12 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"path/filepath"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // Open opens a machine of the engine over the user's cache. The first one ever
@@ -25,7 +26,7 @@ func Open(ctx context.Context, o Options) (Machine, Info, error) {
 type machine struct {
 	*engine.VM
 	template *engine.Template
-	platform *kvmvm.Platform
+	platform host.Platform
 }
 
 func (m *machine) open(ctx context.Context, o Options) (Info, error) {
@@ -37,8 +38,12 @@ func (m *machine) open(ctx context.Context, o Options) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	if m.platform, err = kvmvm.New(); err != nil {
+	var passedOver error
+	if m.platform, passedOver, err = host.Open(cmp.Or(o.Engine, host.Auto)); err != nil {
 		return Info{}, unavailable("no virtual machine; '"+Program+" doctor' says what mends it", err)
+	}
+	if passedOver != nil && o.Progress != nil {
+		o.Progress("no virtual machine: the sandbox is a traced process, isolation " + m.platform.Isolation())
 	}
 	m.template, err = engine.Open(ctx, engine.Config{
 		Image: file, Cache: filepath.Join(dir, "templates"), Platform: m.platform, Memory: o.Memory, Progress: o.Progress,

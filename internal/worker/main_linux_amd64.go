@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -10,7 +12,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
 // Role is the name of the helper (package helper) that is a worker. It is given
@@ -29,17 +31,32 @@ func Main() error {
 		return fmt.Errorf("connection: %w", err)
 	}
 	defer func() { _ = conn.Close() }()
-	return Serve(conn, Config{Open: Open, Seal: seal})
+	m := new(machine)
+	return Serve(conn, Config{Open: m.serve, Seal: m.seal})
+}
+
+// serve is an Opener of this one machine.
+func (m *machine) serve(ctx context.Context, s wire.Start) (Machine, wire.Ready, error) {
+	r, err := m.open(ctx, s)
+	if err != nil {
+		return nil, wire.Ready{}, errors.Join(err, m.Close())
+	}
+	return m, r, nil
 }
 
 // seal jails the process with the descriptors that it has now: its connection,
 // its machine, and the standard ones.
-func seal() error {
+func (m *machine) seal() error {
 	fds, err := descriptors()
 	if err != nil {
 		return err
 	}
-	_, err = jail.Enter(jail.Spec{Keep: fds, Ioctls: kvm.WorkIoctls()})
+	needs := m.platform.Needs()
+	spec := jail.Spec{Keep: fds, Ioctls: needs.Ioctls}
+	for _, c := range needs.Children {
+		spec.Trace = append(spec.Trace, jail.Tracee(c))
+	}
+	_, err = jail.Enter(spec)
 	return err
 }
 

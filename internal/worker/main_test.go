@@ -15,7 +15,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
@@ -76,11 +76,20 @@ func sealed(t *testing.T) bool {
 }
 
 func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
-	p, err := kvmvm.New()
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+	for _, name := range []string{host.KVM, host.Ptrace} {
+		t.Run(name, func(t *testing.T) {
+			p, _, err := host.Open(name)
+			if err != nil {
+				t.Skipf("needs engine %s: %v", name, err)
+			}
+			_ = p.Close()
+			workerRunsPython(t, name)
+		})
 	}
-	_ = p.Close()
+}
+
+func workerRunsPython(t *testing.T, engine string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	dir := t.TempDir()
@@ -91,7 +100,7 @@ func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
 	defer func() { _ = l.Release() }()
 	s, err := supervise.Start(supervise.Config{
 		Lock: l.File(), Role: Role, Spare: 1,
-		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: true},
+		Start:  wire.Start{Engine: engine, Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: true},
 		Limits: supervise.Limits{Enforcement: supervise.Rlimit, MemoryMax: 4 << 30},
 	})
 	if err != nil {
@@ -110,7 +119,7 @@ func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
 			}
 			t.Fatal(err)
 		}
-		if w.Ready.Engine != "kvm" || w.Ready.Python == "" || w.Ready.Generation == "" {
+		if w.Ready.Engine != engine || w.Ready.Python == "" || w.Ready.Generation == "" {
 			t.Errorf("ready: %+v", w.Ready)
 		}
 		if !sealed(t) {

@@ -2,6 +2,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,6 +31,8 @@ type Options struct {
 	// Image is the name of a stored image or an image file; Native is the
 	// interpreter on this machine that it is compared with.
 	Image, Native string
+	// Engine is what runs the sandboxes.
+	Engine cli.Choice
 	// ImageFile finds the image, Suite opens the benchmarks and says on what
 	// they run; stop releases everything.
 	ImageFile func(ctx context.Context, dir, name string, progress func(string)) (string, error)
@@ -66,6 +69,7 @@ A yardstick is a command that prints another product's medians as JSON,
 	fl.StringVar(&o.Only, "only", "", "run just the benchmark with this `ID`, such as N1 or N2.reset")
 	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
 	cli.ImageFlag(fl, &o.Image)
+	cli.EngineFlag(fl, &o.Engine)
 	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd
@@ -137,7 +141,7 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 }
 
 func configure(ctx context.Context, o *Options, progress func(string)) (bench.Config, error) {
-	c := bench.Config{Native: o.Native, Progress: progress}
+	c := bench.Config{Engine: o.Engine.Value, Native: o.Native, Progress: progress}
 	images, err := o.Factory.ImageDir()
 	if err != nil {
 		return c, err
@@ -152,6 +156,6 @@ func configure(ctx context.Context, o *Options, progress func(string)) (bench.Co
 	if err != nil {
 		return c, err
 	}
-	c.Run = []string{self, os.Args[0], "run", "--image", c.Image, "-c", "print(6*7)"}
+	c.Run = []string{self, os.Args[0], "run", "--engine", cmp.Or(o.Engine.Value, "auto"), "--image", c.Image, "-c", "print(6*7)"}
 	return c, nil
 }

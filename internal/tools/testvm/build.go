@@ -22,7 +22,7 @@ const module = "github.com/maf-sandbox/maf-sandbox-go"
 const imageEnv = "MAF_SANDBOX_TEST_IMAGE"
 
 // defaultPackages are those that meet KVM, or control groups with limits.
-var defaultPackages = []string{"internal/kvm", "internal/platform/kvmvm", "internal/cgroup", "internal/engine"}
+var defaultPackages = []string{"internal/kvm", "internal/platform/kvmvm", "internal/platform/ptrace", "internal/cgroup", "internal/engine"}
 
 // built is what every VM of one run shares.
 type built struct {
