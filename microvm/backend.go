@@ -30,6 +30,9 @@ type Backend struct {
 	realm  *realm
 	pools  *pools
 
+	// reached is the isolation of an engine that has to be tried.
+	reached func() sandbox.Isolation
+
 	// reporter hears what programs reach for; nil for nobody.
 	reporter atomic.Pointer[func(sandbox.EgressObservation)]
 
@@ -55,6 +58,7 @@ func newBackend(c Config, s system) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{config: c, system: s, realm: realmOf(c)}
+	b.reached = sync.OnceValue(func() sandbox.Isolation { return s.isolation(c.Engine) })
 	b.pools = &pools{config: c, system: s, realm: b.realm, byName: map[imageName]*pool{}}
 	return b, nil
 }
@@ -62,8 +66,15 @@ func newBackend(c Config, s system) (*Backend, error) {
 // Name is the configured name.
 func (b *Backend) Name() string { return b.config.Name }
 
-// Isolation is a micro-VM.
-func (b *Backend) Isolation() sandbox.Isolation { return sandbox.IsolationMicroVM }
+// Isolation is a micro-VM with EngineKVM. With the other engines it is what they
+// reach on this machine, which is found out at the first call, in some
+// milliseconds; unset if nothing can be run.
+func (b *Backend) Isolation() sandbox.Isolation {
+	if b.config.Engine == EngineKVM {
+		return sandbox.IsolationMicroVM
+	}
+	return b.reached()
+}
 
 // Declarations are running code and resetting in a POSIX system, for
 // conversations and calls, with no network or with HTTP to listed hosts.
@@ -186,6 +197,10 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	w, err := b.pools.acquire(ctx, b.imageOf(spec))
 	if err != nil {
 		return nil, b.startFailure(ctx, err)
+	}
+	if err := b.lower(w, spec); err != nil {
+		w.Abandon()
+		return nil, err
 	}
 	s, err := newSandbox(b, place, spec, w)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
@@ -64,6 +65,21 @@ const (
 	EnforceRlimit Enforcement = "rlimit"
 )
 
+// Engine is what runs the guests.
+type Engine string
+
+// The engines.
+const (
+	// EngineKVM is hardware virtualisation: isolation microvm. The default.
+	EngineKVM Engine = "kvm"
+	// EnginePtrace is a traced process, whose every system call is answered here
+	// and never reaches the kernel: isolation container or os_process, by what
+	// the machine permits, and never microvm.
+	EnginePtrace Engine = "ptrace"
+	// EngineAuto is EngineKVM where that can be used, otherwise EnginePtrace.
+	EngineAuto Engine = "auto"
+)
+
 // Overrun is what becomes of a sandbox whose program was cut short: by its time
 // limit, its output limit, or a caller that gave up.
 type Overrun string
@@ -89,6 +105,9 @@ type Config struct {
 	// CacheDir holds images and templates, absolute; when empty
 	// MAF_SANDBOX_CACHE, else maf-sandbox in the user's cache folder.
 	CacheDir string
+
+	// Engine is what runs the guests, EngineKVM when empty.
+	Engine Engine
 
 	// Memory is the guest's memory for Python objects in bytes, DefaultMemory
 	// when zero.
@@ -155,6 +174,7 @@ const decider = "package microvm"
 // configuration at once, each a *sandbox.RefusalError.
 func (c Config) withDefaults() (Config, error) {
 	setDefault(&c.Name, "microvm")
+	setDefault(&c.Engine, EngineKVM)
 	setDefault(&c.Memory, DefaultMemory)
 	setDefault(&c.Enforcement, EnforceCgroup)
 	setDefault(&c.MaxCode, DefaultMaxCode)
@@ -228,6 +248,9 @@ func (c *Config) checkWords() error {
 	case EnforceCgroup, EnforceSystemd, EnforceRlimit:
 	default:
 		problems = append(problems, refuse("enforcement", fmt.Sprintf("%q", c.Enforcement), "cgroup, systemd or rlimit"))
+	}
+	if !slices.Contains([]Engine{EngineKVM, EnginePtrace, EngineAuto}, c.Engine) {
+		problems = append(problems, refuse("engine", fmt.Sprintf("%q", c.Engine), "kvm, ptrace or auto"))
 	}
 	if c.Overrun != OverrunInterrupt && c.Overrun != OverrunRetire {
 		problems = append(problems, refuse("overrun", fmt.Sprintf("%q", c.Overrun), "interrupt or retire"))

@@ -11,12 +11,12 @@ import (
 
 func TestAConfigurationIsRefusedWithEveryProblemAtOnce(t *testing.T) {
 	_, err := New(Config{
-		CacheDir: "relative", Memory: 1, WorkerMemory: 1 << 50, Enforcement: "hope", CgroupRoot: "/x", MaxCode: MaxMaxCode + 1,
+		CacheDir: "relative", Memory: 1, WorkerMemory: 1 << 50, Enforcement: "hope", Engine: "steam", CgroupRoot: "/x", MaxCode: MaxMaxCode + 1,
 		MaxOutput: -1, StartupTimeout: -time.Second, CleanupTimeout: time.Hour, Overrun: "shrug", Grace: time.Hour,
 		Pool: MaxPool + 1, Namespace: "no/slash", LockDir: "relative", WorkerPath: "relative",
 	})
 	for _, field := range []string{
-		"cache_dir", "memory", "worker_memory", "enforcement", "cgroup_root", "max_code", "max_output", "startup_timeout",
+		"cache_dir", "memory", "worker_memory", "enforcement", "engine", "cgroup_root", "max_code", "max_output", "startup_timeout",
 		"cleanup_timeout", "overrun", "grace", "pool", "namespace", "lock_dir", "worker_path",
 	} {
 		if err == nil || !strings.Contains(err.Error(), "config."+field+":") {

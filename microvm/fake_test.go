@@ -27,6 +27,8 @@ type fakeSystem struct {
 	given    []*fakeWorker
 }
 
+func (s *fakeSystem) isolation(Engine) sandbox.Isolation { return sandbox.IsolationProcess }
+
 func (s *fakeSystem) own(Config) (ownership, error) {
 	if s.ownErr != nil {
 		return nil, s.ownErr
@@ -110,7 +112,7 @@ type fakeWorker struct {
 	done  chan struct{}
 }
 
-func (w *fakeWorker) Ready() wire.Ready     { return wire.Ready{Engine: "fake"} }
+func (w *fakeWorker) Ready() wire.Ready     { return wire.Ready{Engine: "fake", Isolation: "microvm"} }
 func (w *fakeWorker) Conn() net.Conn        { return w.conn }
 func (w *fakeWorker) Side() net.Conn        { return w.side }
 func (w *fakeWorker) Done() <-chan struct{} { return w.done }

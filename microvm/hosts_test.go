@@ -126,7 +126,7 @@ func withSandbox(b *Backend, f func(s *Sandbox) error) error {
 // hostMain is a host: its arguments are the folder of the lock and the cache.
 func hostMain(duty string) error {
 	b, err := New(Config{
-		LockDir: os.Args[1], CacheDir: os.Args[2], Image: os.Getenv(imageEnv), Enforcement: enforcement(), Pool: 1, Namespace: "hosts",
+		LockDir: os.Args[1], CacheDir: os.Args[2], Image: os.Getenv(imageEnv), Engine: testEngine(), Enforcement: enforcement(), Pool: 1, Namespace: "hosts",
 	})
 	if err != nil {
 		return err
@@ -135,8 +135,8 @@ func hostMain(duty string) error {
 	return hosts[duty](b)
 }
 
-// host is a host process.
-type host struct {
+// hostProcess is a host process.
+type hostProcess struct {
 	t     *testing.T
 	cmd   *exec.Cmd
 	in    io.Writer
@@ -149,10 +149,10 @@ type host struct {
 }
 
 // startHost starts a host and waits until it has said something.
-func startHost(t *testing.T, duty, word string) *host {
+func startHost(t *testing.T, duty, word string) *hostProcess {
 	t.Helper()
 	c := live(t)
-	h := &host{t: t, lock: t.TempDir(), cache: c.CacheDir}
+	h := &hostProcess{t: t, lock: t.TempDir(), cache: c.CacheDir}
 	h.cmd = exec.Command("/proc/self/exe", h.lock, c.CacheDir) //nolint:gosec // this very program
 	h.cmd.Env = append(os.Environ(), hostEnv+"="+duty)
 	h.cmd.Stderr = os.Stderr
@@ -181,7 +181,7 @@ func startHost(t *testing.T, duty, word string) *host {
 }
 
 // hears waits for a line that begins with a word and gives the rest.
-func (h *host) hears(word string) string {
+func (h *hostProcess) hears(word string) string {
 	h.t.Helper()
 	for h.out.Scan() {
 		if rest, ok := strings.CutPrefix(h.out.Text(), word); ok {
@@ -193,7 +193,7 @@ func (h *host) hears(word string) string {
 }
 
 // session are the living processes of the helpers' session.
-func (h *host) session() (pids []int) {
+func (h *hostProcess) session() (pids []int) {
 	h.t.Helper()
 	for _, pid := range processes(h.t) {
 		if fields := stat(pid); len(fields) > 3 && fields[3] == strconv.Itoa(h.supervisor) {
@@ -205,10 +205,10 @@ func (h *host) session() (pids []int) {
 
 // gone waits until nothing of the host's helpers is left, and then the namespace
 // can be owned by another.
-func (h *host) gone() {
+func (h *hostProcess) gone() {
 	h.t.Helper()
 	eventually(h.t, "all helpers are gone", func() bool { return len(h.session()) == 0 })
-	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Image: os.Getenv(imageEnv), Enforcement: enforcement(), Namespace: "hosts"})
+	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Image: os.Getenv(imageEnv), Engine: testEngine(), Enforcement: enforcement(), Namespace: "hosts"})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestAHostWithoutDescriptorsSaysSoAndRecovers(t *testing.T) {
 
 func TestASecondHostIsRefusedAndToldWhoOwns(t *testing.T) {
 	h := startHost(t, "serve", "ready")
-	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Enforcement: enforcement(), Namespace: "hosts"})
+	b, err := New(Config{LockDir: h.lock, CacheDir: h.cache, Engine: testEngine(), Enforcement: enforcement(), Namespace: "hosts"})
 	if err != nil {
 		t.Fatal(err)
 	}

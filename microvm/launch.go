@@ -10,6 +10,8 @@ import (
 
 // system is what a backend needs of the operating system.
 type system interface {
+	// isolation is the rung that an engine reaches here; unset if it cannot run.
+	isolation(e Engine) sandbox.Isolation
 	// own takes the ownership of the configured namespace.
 	own(c Config) (ownership, error)
 	// image finds the image file of a spec: its name and the ID it must have,

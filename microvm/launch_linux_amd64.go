@@ -12,6 +12,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/worker"
@@ -24,6 +25,18 @@ func init() { helper.Main() }
 
 // thisSystem is Linux.
 type thisSystem struct{}
+
+func (thisSystem) isolation(e Engine) (reached sandbox.Isolation) {
+	p, _, err := host.Open(string(e))
+	if err != nil {
+		return sandbox.IsolationUnset
+	}
+	defer func() { _ = p.Close() }() // nothing was made of it
+	if reached.UnmarshalText([]byte(p.Isolation())) != nil {
+		return sandbox.IsolationUnset
+	}
+	return reached
+}
 
 func (thisSystem) own(c Config) (ownership, error) {
 	if c.Private {
@@ -93,7 +106,7 @@ func (thisSystem) launch(c Config, file string, o ownership) (supervisor, error)
 	s, err := supervise.Start(supervise.Config{
 		Path: c.WorkerPath, Lock: lock.File(), Role: worker.Role, Spare: c.Pool, Limits: limits, StartTimeout: c.StartupTimeout,
 		Start: wire.Start{
-			Image: file, Templates: filepath.Join(c.CacheDir, "templates"), Memory: c.Memory, Grace: c.Grace, Warm: c.Pool > 0,
+			Engine: string(c.Engine), Image: file, Templates: filepath.Join(c.CacheDir, "templates"), Memory: c.Memory, Grace: c.Grace, Warm: c.Pool > 0,
 		},
 	})
 	if err != nil {
@@ -114,27 +127,24 @@ func (s supervised) Acquire(ctx context.Context) (process, error) {
 	case errors.Is(err, supervise.ErrSupervisor):
 		return nil, &goneError{err}
 	case errors.As(err, &failed):
-		return nil, &sandbox.OpError{Op: opAcquire, Class: startClass(failed), Cause: startCause(failed)}
+		return nil, startFailure(failed)
 	}
 	return nil, err
 }
 
-// startClass is the class of a worker that did not start.
-func startClass(e *supervise.StartError) error {
-	if engine.Kind(e.Kind) == engine.KindMemory {
-		return sandbox.ErrMemory
+// startFailure is what acquire says of a worker that did not start.
+func startFailure(e *supervise.StartError) error {
+	o := &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: e}
+	switch engine.Kind(e.Kind) {
+	case engine.KindMemory:
+		o.Class = sandbox.ErrMemory
+	case engine.KindUnavailable:
+		o.Class = sandbox.ErrUnavailable
 	}
-	if engine.Kind(e.Kind) == engine.KindUnavailable {
-		return sandbox.ErrUnavailable
+	if len(e.Mend) > 0 {
+		o.Detail, o.Cause = "the memory ceiling cannot be enforced", &SetupError{Problem: e.Message, Mend: e.Mend}
 	}
-	return sandbox.ErrInternal
-}
-
-func startCause(e *supervise.StartError) error {
-	if len(e.Mend) == 0 {
-		return e
-	}
-	return &SetupError{Problem: e.Message, Mend: e.Mend}
+	return o
 }
 
 type supervisedWorker struct{ *supervise.Worker }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // thisSystem refuses: there is no engine for it.
@@ -14,6 +16,8 @@ type thisSystem struct{}
 func (thisSystem) refuse() error {
 	return unavailable("sandboxes need Linux on x86-64, and this is "+runtime.GOOS+" on "+runtime.GOARCH, errors.ErrUnsupported)
 }
+
+func (thisSystem) isolation(Engine) sandbox.Isolation { return sandbox.IsolationUnset }
 
 func (s thisSystem) own(Config) (ownership, error) { return nil, s.refuse() }
 

@@ -1,6 +1,7 @@
 package microvm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
@@ -52,9 +53,9 @@ func TestMain(m *testing.M) {
 // skipped where there can be none.
 func live(t testing.TB) Config {
 	t.Helper()
-	p, err := kvmvm.New()
+	p, _, err := host.Open(string(testEngine()))
 	if err != nil {
-		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs engine %s: %v", testEngine(), err)
 	}
 	_ = p.Close()
 	dir, err := cache()
@@ -65,7 +66,7 @@ func live(t testing.TB) Config {
 		t.Fatal(err)
 	}
 	return Config{
-		CacheDir: dir, Image: os.Getenv(imageEnv), Private: true, Enforcement: enforcement(),
+		CacheDir: dir, Image: os.Getenv(imageEnv), Private: true, Engine: testEngine(), Enforcement: enforcement(),
 		StartupTimeout: patience(DefaultStartupTimeout), CleanupTimeout: patience(DefaultCleanupTimeout),
 	}
 }
@@ -81,3 +82,6 @@ func enforcement() Enforcement {
 	}
 	return EnforceRlimit
 }
+
+// testEngine is KVM, or what the variable names.
+func testEngine() Engine { return cmp.Or(Engine(os.Getenv("MAF_SANDBOX_TEST_ENGINE")), EngineKVM) }

@@ -64,6 +64,7 @@ func (b *Backend) changed(live *Sandbox) error {
 		asked, had any
 	}{
 		{"image", mine.Image, its.Image},
+		{"engine", mine.Engine, its.Engine},
 		{"memory", mine.Memory, its.Memory},
 		{"worker_memory", mine.WorkerMemory, its.WorkerMemory},
 		{"enforcement", mine.Enforcement, its.Enforcement},
@@ -82,4 +83,22 @@ func (b *Backend) changed(live *Sandbox) error {
 		}
 	}
 	return nil
+}
+
+// lower says why a worker that is ready does not reach the isolation that was
+// asked for: what the engine promises, and the spec's floor.
+func (b *Backend) lower(w process, spec sandbox.Spec) error {
+	floor := spec.MinIsolation
+	if b.config.Engine == EngineKVM {
+		floor = max(floor, sandbox.IsolationMicroVM)
+	}
+	var reached sandbox.Isolation
+	if err := reached.UnmarshalText([]byte(w.Ready().Isolation)); err == nil && reached.Meets(floor) {
+		return nil
+	}
+	return &sandbox.RefusalError{
+		Reason: sandbox.ErrIsolationNotPermitted, Subject: "spec.min_isolation", Asked: floor.String(),
+		Allowed: fmt.Sprintf("%s, which is what engine %s reaches on this machine", oneLine(w.Ready().Isolation), oneLine(w.Ready().Engine)),
+		Decider: b.decider(),
+	}
 }

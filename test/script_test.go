@@ -15,6 +15,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
@@ -51,6 +52,8 @@ func TestScripts(t *testing.T) {
 			switch name {
 			case "kvm":
 				return canRun(), nil
+			case "ptrace":
+				return has(host.Ptrace) && hasPython(), nil
 			case "python3":
 				return hasPython(), nil
 			case "cgroup":
@@ -90,7 +93,7 @@ func status(ts *testscript.TestScript, neg bool, args []string) {
 
 // canRun says whether this machine can run a sandbox at all: it can make
 // virtual machines and has a Python to capture.
-func canRun() bool { return hasKVM() && hasPython() }
+func canRun() bool { return has(host.KVM) && hasPython() }
 
 func hasPython() bool {
 	_, err := exec.LookPath("python3")

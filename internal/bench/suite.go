@@ -7,6 +7,8 @@ type Config struct {
 	// Image is the path of the image file, CacheDir the folder that holds the
 	// templates too, absolute both.
 	Image, CacheDir string
+	// Engine is what runs the sandboxes.
+	Engine microvm.Engine
 	// Limits is how the memory of sandboxes is bounded.
 	Limits microvm.Enforcement
 	// Native is the host's Python to compare with, python3 if empty.

@@ -57,7 +57,7 @@ func (s *suite) open(spare int) (*microvm.Backend, error) { return s.openIn(s.co
 
 func (s *suite) openIn(cache string, spare int) (*microvm.Backend, error) {
 	return microvm.New(microvm.Config{
-		Private: true, Image: s.config.Image, CacheDir: cache, Enforcement: s.config.Limits, Pool: spare,
+		Private: true, Engine: s.config.Engine, Image: s.config.Image, CacheDir: cache, Enforcement: s.config.Limits, Pool: spare,
 		MaxOutput: microvm.MaxMaxOutput, StartupTimeout: 2 * time.Minute, Progress: s.config.Progress,
 	})
 }

@@ -3,7 +3,9 @@ package cli
 import (
 	"context"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // Machine is one sandbox as the commands need it. Errors are those of package
@@ -29,8 +31,12 @@ type Options struct {
 	Image string
 	// Memory is the guest's memory in bytes.
 	Memory int64
-	// Engine is "auto" or "kvm".
+	// Engine is one of the names of package host.
 	Engine string
+	// MinIsolation is the lowest rung that will do; unset for any.
+	MinIsolation sandbox.Isolation
+	// Allow are hosts that programs may reach, Private those on private addresses.
+	Allow, Private []sandbox.Host
 	// Limits is LimitsAuto or the word of a microvm.Enforcement.
 	Limits string
 	// Progress, if set, hears what is being done when it may take long.
@@ -39,3 +45,13 @@ type Options struct {
 
 // Opener opens a machine and says what it is.
 type Opener func(ctx context.Context, o Options) (Machine, microvm.Info, error)
+
+// Lower is the line for people who asked for nothing and get less than a virtual
+// machine; empty for all others.
+func Lower(info microvm.Info, asked MachineFlags) string {
+	if asked.Engine.Value != host.Auto || asked.MinIsolation.Value != "" || info.Engine != host.Ptrace {
+		return ""
+	}
+	return "no usable KVM here: a traced process stands in for the virtual machine (isolation " + info.Isolation +
+		"); --min-isolation microvm refuses that"
+}

@@ -1,9 +1,13 @@
 package cli
 
 import (
+	"fmt"
+
 	"github.com/spf13/pflag"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // MachineFlags are the flags that say what kind of machine to open.
@@ -11,17 +15,34 @@ type MachineFlags struct {
 	Image  string
 	Memory Size
 	Engine Choice
-	Limits Choice
+	// MinIsolation is a word of sandbox.Isolation, or empty.
+	MinIsolation Choice
+	Limits       Choice
+	// Allow and Private are hosts that the program may reach.
+	Allow, Private []string
 }
 
 // Register gives the flags their defaults and adds them to fl.
 func (m *MachineFlags) Register(fl *pflag.FlagSet) {
 	m.Memory = Size{Bytes: microvm.DefaultMemory, Min: microvm.MinMemory, Max: microvm.MaxMemory}
-	m.Engine = Choice{Value: "auto", Choices: []string{"auto", "kvm"}}
 	fl.Var(&m.Memory, "memory", "memory for Python objects")
 	ImageFlag(fl, &m.Image)
-	fl.Var(&m.Engine, "engine", "what runs the sandbox")
+	EngineFlag(fl, &m.Engine)
+	m.MinIsolation = Choice{Choices: []string{"os_process", "container", "microvm"}}
+	fl.Var(&m.MinIsolation, "min-isolation", "refuse to run with less than this between program and host")
 	LimitsFlag(fl, &m.Limits)
+}
+
+// RegisterHosts adds the flags that say what the program may reach.
+func (m *MachineFlags) RegisterHosts(fl *pflag.FlagSet) {
+	fl.StringArrayVar(&m.Allow, "allow", nil, "let the program reach this `HOST` over HTTP; can be repeated")
+	fl.StringArrayVar(&m.Private, "allow-private", nil, "the same for a `HOST` on a private or loopback address")
+}
+
+// EngineFlag adds the flag that says what runs the sandbox.
+func EngineFlag(fl *pflag.FlagSet, engine *Choice) {
+	*engine = Choice{Value: host.Auto, Choices: host.Names()}
+	fl.Var(engine, "engine", "what runs the sandbox")
 }
 
 // ImageFlag adds the flag that names an image.
@@ -37,7 +58,24 @@ func LimitsFlag(fl *pflag.FlagSet, limits *Choice) {
 	fl.Var(limits, "limits", "how the kernel bounds a sandbox's process; auto is the strongest way this machine offers")
 }
 
-// Options gives what the flags say.
-func (m *MachineFlags) Options(progress func(string)) Options {
-	return Options{Image: m.Image, Memory: m.Memory.Bytes, Engine: m.Engine.Value, Limits: m.Limits.Value, Progress: progress}
+// Options gives what the flags say. A host that is none is a usage error.
+func (m *MachineFlags) Options(progress func(string)) (Options, error) {
+	o := Options{Image: m.Image, Memory: m.Memory.Bytes, Engine: m.Engine.Value, Limits: m.Limits.Value, Progress: progress}
+	if err := o.MinIsolation.UnmarshalText([]byte(m.MinIsolation.Value)); err != nil {
+		return o, &UsageError{err}
+	}
+	for _, list := range []struct {
+		flag  string
+		names []string
+		to    *[]sandbox.Host
+	}{{"--allow", m.Allow, &o.Allow}, {"--allow-private", m.Private, &o.Private}} {
+		for _, name := range list.names {
+			h, err := sandbox.ParseHost(name)
+			if err != nil {
+				return o, &UsageError{fmt.Errorf("%s: %w", list.flag, err)}
+			}
+			*list.to = append(*list.to, h)
+		}
+	}
+	return o, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
@@ -40,12 +41,12 @@ func Open(ctx context.Context, o Options) (Machine, microvm.Info, error) {
 		o.Progress("starting a sandbox")
 	}
 	c := microvm.Config{
-		Private: true, Image: file, CacheDir: dir, Memory: o.Memory, Progress: o.Progress,
+		Private: true, Image: file, CacheDir: dir, Engine: microvm.Engine(o.Engine), Memory: o.Memory, PrivateHosts: o.Private, Progress: o.Progress,
 		MaxCode: microvm.MaxMaxCode, MaxOutput: microvm.MaxMaxOutput, StartupTimeout: startupTimeout, Grace: grace,
 	}
 	for _, c.Enforcement = range Enforcements(o.Limits) {
 		var m *machine
-		if m, err = open(ctx, c); err == nil {
+		if m, err = open(ctx, c, o.spec()); err == nil {
 			return m, m.Info(), nil
 		}
 		if !errors.Is(err, sandbox.ErrUnavailable) {
@@ -53,6 +54,16 @@ func Open(ctx context.Context, o Options) (Machine, microvm.Info, error) {
 		}
 	}
 	return nil, microvm.Info{}, StartFailure(err)
+}
+
+// spec is what the sandbox must be.
+func (o *Options) spec() sandbox.Spec {
+	s := sandbox.Spec{Kind: "python", MinIsolation: o.MinIsolation}
+	for _, h := range append(slices.Clone(o.Allow), o.Private...) {
+		s.Egress = sandbox.EgressAllowlist
+		s.EgressAllow = append(s.EgressAllow, sandbox.EgressRule{Host: h})
+	}
+	return s
 }
 
 // Enforcements gives what to try for a choice, in order and at least one: that
@@ -74,12 +85,12 @@ type machine struct {
 	backend *microvm.Backend
 }
 
-func open(ctx context.Context, c microvm.Config) (*machine, error) {
+func open(ctx context.Context, c microvm.Config, spec sandbox.Spec) (*machine, error) {
 	b, err := microvm.New(c)
 	if err != nil {
 		return nil, err
 	}
-	s, err := b.Get(ctx, sandbox.Key{Scope: Program, ThreadID: "1", AgentID: "1"}, sandbox.Spec{Kind: "python"})
+	s, err := b.Get(ctx, sandbox.Key{Scope: Program, ThreadID: "1", AgentID: "1"}, spec)
 	if err != nil {
 		_ = b.Close() // what there is of it
 		return nil, err

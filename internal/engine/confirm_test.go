@@ -4,6 +4,7 @@ package engine
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -13,7 +14,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/guest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
@@ -40,9 +41,9 @@ func imageFile(t *testing.T) string {
 // A driver that does not reseed, as damage or a hostile image could have it,
 // never gets a program's output out.
 func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
-	p, err := kvmvm.New()
+	p, _, err := host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM))
 	if err != nil {
-		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a platform: %v", err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	im, err := image.Open(imageFile(t))

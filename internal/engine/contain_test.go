@@ -16,13 +16,12 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
 // mistaken is a platform whose machines let the personality fail as if it had
 // a mistake: in the middle of answering a system call.
 type mistaken struct {
-	*kvmvm.Platform
+	platform.Platform
 	// fail is called when guest memory is read, in place of a mistake.
 	fail atomic.Pointer[func()]
 }

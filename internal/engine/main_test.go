@@ -3,6 +3,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,7 +15,8 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // scratch is the folder of this test run.
@@ -51,15 +53,19 @@ func patience(d time.Duration) time.Duration {
 	return d
 }
 
-// openPlatform gives the KVM platform or skips the test by name and reason.
-func openPlatform(t testing.TB) *kvmvm.Platform {
+// engineName is the platform that guests run on: KVM, unless
+// MAF_SANDBOX_TEST_ENGINE names another one.
+var engineName = cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM)
+
+// openPlatform gives the platform or skips the test by name and reason.
+func openPlatform(t testing.TB) host.Platform {
 	t.Helper()
-	p, err := kvmvm.New()
-	if err != nil && inTestVM {
+	p, _, err := host.Open(engineName)
+	if err != nil && (inTestVM || !errors.Is(err, platform.ErrUnavailable)) {
 		t.Fatal(err)
 	}
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		t.Skipf("needs engine %s: %v", engineName, err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	return p

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
 
 // cause is why a run was cut short.
@@ -127,12 +128,15 @@ func (r *run) do(ctx context.Context) error {
 	r.ctx, over = context.WithCancel(ctx)
 	var out linux.Outcome
 	confirmed := false
-	err := guard(func() (err error) {
-		vm.machine.SyncClock()
-		out, err = r.exchange()
-		vm.process.Drain()
-		confirmed = r.confirmed()
-		return err
+	var err error
+	platform.OnThread(vm.machine, func() {
+		err = guard(func() (err error) {
+			vm.machine.SyncClock()
+			out, err = r.exchange()
+			vm.process.Drain()
+			confirmed = r.confirmed()
+			return err
+		})
 	})
 	why := r.watch.end()
 	over()

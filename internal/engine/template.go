@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -237,10 +236,11 @@ func (t *Template) boot(ctx context.Context) (*snapshot.Template, error) {
 	limit := time.AfterFunc(bootTimeout, p.Stop)
 	defer limit.Stop()
 	defer context.AfterFunc(ctx, p.Stop)()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	out, err := p.Run()
-	p.Drain()
+	var out linux.Outcome
+	platform.OnThread(m, func() {
+		out, err = p.Run()
+		p.Drain()
+	})
 	if err == nil && (out.Kind != linux.Parked || out.Status != statusReady) {
 		err = bootError(ctx, out, said)
 	}

@@ -167,11 +167,11 @@ def count():
         n += 1
         time.sleep(0)
 threading.Thread(target=count, daemon=True).start()
-time.sleep(0.01)
+while n == 0: time.sleep(0.001)
 a = n
 print(a > 0)`, "True\n")
 	// Whatever a thread prints after the result was sent belongs to the next run.
-	output(t, vm, "b = n\ntime.sleep(0.01)\nprint(n > b, n > a)", "True True\n")
+	output(t, vm, "b = n\nwhile n == b: time.sleep(0.001)\nprint(n > b, n > a)", "True True\n")
 	reset(t, vm)
 	output(t, vm, "import threading; print(threading.active_count(), 'n' in globals())", "1 False\n")
 }

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -256,13 +255,12 @@ func header(flags, name, source, nonce uint32, entropy [entropySize]byte) []byte
 	return append(b, entropy[:]...)
 }
 
-// exchange gives the parked driver a request and waits for its answer.
+// exchange gives the parked driver a request and waits for its answer, on the
+// machine's thread.
 func (vm *VM) exchange(head, payload []byte, maxValue int) (linux.Outcome, error) {
 	if !vm.process.Resume(head, payload, maxValue) {
 		return linux.Outcome{}, &Error{Kind: KindGuestCrash, Message: "the program damaged the driver's buffers"}
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	return vm.process.Run()
 }
 

@@ -52,5 +52,9 @@
 //   - Threads can be made; the number is not limited here, because RLIMIT_NPROC
 //     counts all processes of the user and a Go program that cannot make a
 //     thread dies. A cgroup's pids.max is the place for that.
+//   - A child that is traced already can be traced on (Spec.Trace), by requests
+//     that neither let it go nor give it a signal. What it may do itself is for a
+//     filter of its own to say: it is outside this jail. Landlock permits no new
+//     access to it, so its memory is reached by a descriptor opened before.
 //   - CPU profiling does not work (timer_create).
 package jail

@@ -72,13 +72,14 @@ type conditional struct {
 
 // sometimes are the calls allowed with certain arguments. Bits of an argument
 // that the kernel does not look at have to be zero, too.
-func sometimes(pid int, ioctls []uint32) []conditional {
-	requests := make([]rule, 0, len(ioctls))
-	for _, nr := range ioctls {
+func sometimes(pid int, spec Spec) []conditional {
+	requests := make([]rule, 0, len(spec.Ioctls))
+	for _, nr := range spec.Ioctls {
 		requests = append(requests, rule{is(1, uint64(nr))})
 	}
-	return []conditional{
-		{unix.SYS_IOCTL, requests}, // first, because it is called most
+	// First those that are called most.
+	return append(tracing(spec.Trace), []conditional{
+		{unix.SYS_IOCTL, requests},
 		{unix.SYS_MMAP, []rule{{only(2, readWrite)}}},
 		{unix.SYS_MPROTECT, []rule{{only(2, readWrite)}}},
 		// Signals to one's own threads: pre-emption, and interrupting a virtual
@@ -94,7 +95,40 @@ func sometimes(pid int, ioctls []uint32) []conditional {
 		{unix.SYS_PRCTL, []rule{{is(0, setVMA)}}},
 		// The number of processors, for the process itself.
 		{unix.SYS_SCHED_GETAFFINITY, []rule{{is(0, 0)}}},
+	}...)
+}
+
+// tracing are the calls that a tracer makes about its children. No signal is
+// ever passed on to them by ptrace, and none but these two is sent. A child's
+// number is its own as long as nobody has waited for its end.
+func tracing(children []Tracee) []conditional {
+	if len(children) == 0 {
+		return nil
 	}
+	var requests, waits, signals []rule
+	for _, t := range children {
+		child := is(1, uint64(t.PID))
+		for _, nr := range []uint64{
+			unix.PTRACE_SYSEMU, unix.PTRACE_GETREGS, unix.PTRACE_SETREGS,
+			unix.PTRACE_GETSIGINFO, unix.PTRACE_GET_SYSCALL_INFO,
+		} {
+			r := rule{is(0, nr), child}
+			if nr == unix.PTRACE_SYSEMU {
+				r = append(r, is(3, 0))
+			}
+			requests = append(requests, r)
+		}
+		for _, nr := range []uint64{unix.PTRACE_GETREGSET, unix.PTRACE_SETREGSET} {
+			requests = append(requests, rule{is(0, nr), child, is(2, unix.NT_X86_XSTATE)})
+		}
+		// The child has a filter of its own that decides what it can do then.
+		requests = append(requests, rule{is(0, unix.PTRACE_CONT), child, is(3, 0)})
+		waits = append(waits, rule{is(0, uint64(t.PID)), is(2, unix.WALL), is(3, 0)})
+		for _, s := range []uint64{uint64(unix.SIGSTOP), uint64(unix.SIGKILL)} {
+			signals = append(signals, rule{is(0, uint64(t.FD)), is(1, s), is(2, 0), is(3, 0)})
+		}
+	}
+	return []conditional{{unix.SYS_PTRACE, requests}, {unix.SYS_WAIT4, waits}, {unix.SYS_PIDFD_SEND_SIGNAL, signals}}
 }
 
 func is(arg int, v uint64) condition { return condition{arg, math.MaxUint64, v} }
@@ -126,7 +160,7 @@ const (
 // block has loaded is ever compared in another. (The filter module that was
 // tried first goes on to the next call's number with an argument loaded, so
 // that mmap with protection 7 passed for call 7, poll.)
-func assemble(pid int, ioctls []uint32) []bpf.Instruction {
+func assemble(pid int, spec Spec) []bpf.Instruction {
 	p := []bpf.Instruction{
 		bpf.LoadAbsolute{Off: offArch, Size: 4},
 		bpf.JumpIf{Cond: bpf.JumpEqual, Val: unix.AUDIT_ARCH_X86_64, SkipTrue: 1},
@@ -135,7 +169,7 @@ func assemble(pid int, ioctls []uint32) []bpf.Instruction {
 		bpf.JumpIf{Cond: bpf.JumpGreaterOrEqual, Val: x32, SkipFalse: 1},
 		bpf.RetConstant{Val: verdictKill},
 	}
-	for _, c := range sometimes(pid, ioctls) {
+	for _, c := range sometimes(pid, spec) {
 		block := c.assemble()
 		p = append(p,
 			bpf.JumpIf{Cond: bpf.JumpEqual, Val: c.nr, SkipTrue: 1},

@@ -3,7 +3,9 @@ package jail
 import (
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
+	"slices"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -25,6 +27,8 @@ const (
 	// MaxIoctls bounds Spec.Ioctls: a filter has at most 4096 instructions and
 	// each number is tried in turn.
 	MaxIoctls = 64
+	// MaxTrace bounds Spec.Trace for the same reason.
+	MaxTrace = 8
 )
 
 // Spec says what the process keeps.
@@ -36,10 +40,21 @@ type Spec struct {
 	// Ioctls are the request numbers that ioctl accepts afterwards, those used
 	// most first. They hold for every descriptor kept.
 	Ioctls []uint32
+	// Trace are the children that the process goes on tracing.
+	Trace []Tracee
 	// DataLimit is RLIMIT_DATA in bytes: private writable memory including
 	// guest memory and what the Go runtime has mapped already. Zero leaves it
 	// as it is. When more is in use already, nothing more can be had.
 	DataLimit uint64
+}
+
+// Tracee is a child that is traced already: the process can let it run on
+// without making its system calls, look at its registers and set them, wait for
+// it, stop it and kill it. Its memory is reached by descriptors that are kept.
+type Tracee struct {
+	PID int
+	// FD is its pidfd, which is to be kept, too.
+	FD int
 }
 
 // Report says what was reached.
@@ -88,6 +103,14 @@ func (s Spec) check() error {
 	if len(s.Ioctls) > MaxIoctls {
 		return fmt.Errorf("%w: %d ioctl numbers; at most %d", ErrSpec, len(s.Ioctls), MaxIoctls)
 	}
+	if len(s.Trace) > MaxTrace {
+		return fmt.Errorf("%w: %d children to trace; at most %d", ErrSpec, len(s.Trace), MaxTrace)
+	}
+	for _, t := range s.Trace {
+		if t.PID <= 0 || t.PID > math.MaxInt32 || !slices.Contains(s.Keep, t.FD) {
+			return fmt.Errorf("%w: child %d with descriptor %d", ErrSpec, t.PID, t.FD)
+		}
+	}
 	for _, fd := range s.Keep {
 		if fd < 0 {
 			return fmt.Errorf("%w: descriptor %d", ErrSpec, fd)
@@ -101,7 +124,7 @@ func (s Spec) check() error {
 
 // enter goes from what needs most rights to what needs least.
 func enter(spec Spec) (r Report, err error) {
-	filter, err := bpf.Assemble(assemble(unix.Getpid(), spec.Ioctls))
+	filter, err := bpf.Assemble(assemble(unix.Getpid(), spec))
 	if err != nil {
 		return r, fmt.Errorf("assemble the filter: %w", err)
 	}

@@ -25,8 +25,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
@@ -153,12 +152,21 @@ func TestPanicInTheJailIsReported(t *testing.T) {
 	}
 }
 
-func TestVirtualMachineLivesInTheJail(t *testing.T) {
-	p, err := kvmvm.New()
-	if err != nil {
-		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
+func TestGuestLivesInTheJail(t *testing.T) {
+	for _, name := range []string{host.KVM, host.Ptrace} {
+		t.Run(name, func(t *testing.T) {
+			p, _, err := host.Open(name)
+			if err != nil {
+				expect.KVM.Skip(t, "needs engine %s: %v", name, err)
+			}
+			_ = p.Close()
+			guestLives(t, name)
+		})
 	}
-	defer func() { _ = p.Close() }()
+}
+
+func guestLives(t *testing.T, name string) {
+	t.Helper()
 	dir := t.TempDir()
 	imagePath := os.Getenv("MAF_SANDBOX_TEST_IMAGE")
 	if imagePath == "" {
@@ -177,15 +185,16 @@ func TestVirtualMachineLivesInTheJail(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	live(t, "engine:"+imagePath+":"+filepath.Join(dir, "templates"))
+	live(t, "engine:"+name+":"+imagePath+":"+filepath.Join(dir, "templates"))
 }
 
 // lifeOfEngine makes a machine, enters the jail, and uses the machine in every
 // way.
 func lifeOfEngine(arg string) error {
+	name, arg, _ := strings.Cut(arg, ":")
 	imagePath, cache, _ := strings.Cut(arg, ":")
 	ctx := context.Background()
-	p, err := kvmvm.New()
+	p, _, err := host.Open(name)
 	if err != nil {
 		return err
 	}
@@ -198,7 +207,11 @@ func lifeOfEngine(arg string) error {
 	if err != nil {
 		return err
 	}
-	enterOrDie(jail.Spec{Keep: descriptors(), Ioctls: kvm.WorkIoctls()})
+	spec := jail.Spec{Keep: descriptors(), Ioctls: p.Needs().Ioctls}
+	for _, c := range p.Needs().Children {
+		spec.Trace = append(spec.Trace, jail.Tracee(c))
+	}
+	enterOrDie(spec)
 
 	expect := func(code, want string) error {
 		r, err := vm.Run(ctx, engine.Request{Code: []byte(code)})

@@ -22,8 +22,12 @@ func dropCapabilities() (bounding bool, err error) {
 	if bounding = caps[0].Effective&(1<<unix.CAP_SETPCAP) != 0; bounding {
 		for c := range uintptr(maxCapability + 1) {
 			// The first that the kernel does not know ends the list.
-			if _, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0); err != nil {
+			set, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, c, 0, 0, 0)
+			if err != nil {
 				break
+			}
+			if set == 0 {
+				continue // gone already; each costs a stop of all threads
 			}
 			if err := onAllThreads(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); err != nil {
 				return false, fmt.Errorf("bounding set, %d: %w", c, err)

@@ -180,6 +180,18 @@ func (b *Backing) SetHot(r []Range) {
 	b.hot.Store(&r)
 }
 
+// Needs are what the machines of a platform need of the host while they live:
+// what a jail around their process has to leave.
+type Needs struct {
+	// Ioctls are request numbers of ioctl, those used most first.
+	Ioctls []uint32
+	// Children are processes that are traced.
+	Children []Child
+}
+
+// Child is a process that is part of a machine: its number and its pidfd.
+type Child struct{ PID, FD int }
+
 // Platform makes machines.
 type Platform interface {
 	// Name is the short name that users see, such as "kvm".
@@ -197,6 +209,9 @@ type Platform interface {
 	// Clone makes a machine of size bytes that starts from the backing's
 	// content, copy on write, with the CPU in state c.
 	Clone(b *Backing, size uint64, spans []Span, c *Context) (Machine, error)
+	// Needs tells what the machines that there are now need to live on; a jail
+	// that leaves no more than that allows no new ones.
+	Needs() Needs
 }
 
 // ErrUnavailable is returned when this host cannot offer the platform. The

@@ -10,8 +10,16 @@ const maxCapability = 63
 // neither. Workers do without anyway. One that still has the set empties it for
 // each of its threads, capability by capability, which takes some 40 stops of
 // its Go runtime and 4 ms of its start; here it takes a thread once.
-func dropBounding() {
+//
+// A traced guest needs namespaces of its own, which root's worker cannot make
+// without the two capabilities that are kept for it; the worker gives them up
+// with everything else when it seals itself.
+func dropBounding(traced bool) {
 	for c := uintptr(0); c <= maxCapability; c++ {
+		// CAP_SETPCAP is kept for dropping the others then.
+		if traced && (c == unix.CAP_SETFCAP || c == unix.CAP_SYS_ADMIN || c == unix.CAP_SETPCAP) {
+			continue
+		}
 		// The first that the kernel does not know ends the list, and without
 		// CAP_SETPCAP there is nothing to be done.
 		if unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0) != nil {

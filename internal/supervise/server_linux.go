@@ -20,6 +20,9 @@ import (
 // given the control socket, the owner's lock and a pidfd of the host.
 const Role = "supervisor"
 
+// engineKVM is the engine that needs no namespaces (package host).
+const engineKVM = "kvm"
+
 const (
 	lockFD  = helper.First + 1
 	pidFD   = helper.First + 2
@@ -113,7 +116,7 @@ func (s *server) loop() {
 // takes the end of the thread that started a process for its parent's death.
 func (s *server) spawner() {
 	runtime.LockOSThread()
-	dropBounding()
+	dropBounding(s.settings.Start.Engine != "" && s.settings.Start.Engine != engineKVM)
 	for f := range s.spawns {
 		f()
 	}

@@ -11,6 +11,8 @@ import (
 type Start struct {
 	// Image is the path of an image file, Templates the folder of its template.
 	Image, Templates string
+	// Engine is the name of what runs the guest; empty means KVM.
+	Engine string
 	// Memory is the guest's memory in bytes.
 	Memory int64
 	// Grace is how long a program has to obey an interrupt.

@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -11,7 +13,6 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
@@ -43,17 +44,32 @@ func Main() error {
 		return fmt.Errorf("side line: %w", err)
 	}
 	defer func() { _ = side.Close() }()
-	return Serve(calls, side, Config{Open: Open, Seal: seal})
+	m := new(machine)
+	return Serve(calls, side, Config{Open: m.serve, Seal: m.seal})
+}
+
+// serve is an Opener of this one machine.
+func (m *machine) serve(ctx context.Context, s wire.Start) (Machine, wire.Ready, error) {
+	r, err := m.open(ctx, s)
+	if err != nil {
+		return nil, wire.Ready{}, errors.Join(err, m.Close())
+	}
+	return m, r, nil
 }
 
 // seal jails the process with the descriptors that it has now: its lines, its
 // machine, and the standard ones.
-func seal() error {
+func (m *machine) seal() error {
 	fds, err := descriptors()
 	if err != nil {
 		return err
 	}
-	_, err = jail.Enter(jail.Spec{Keep: fds, Ioctls: kvm.WorkIoctls()})
+	needs := m.platform.Needs()
+	spec := jail.Spec{Keep: fds, Ioctls: needs.Ioctls}
+	for _, c := range needs.Children {
+		spec.Trace = append(spec.Trace, jail.Tracee(c))
+	}
+	_, err = jail.Enter(spec)
 	return err
 }
 

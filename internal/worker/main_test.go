@@ -17,7 +17,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
@@ -82,11 +82,11 @@ func sealed(t *testing.T) bool {
 }
 
 // supervisor starts one with a spare worker, or skips the test by name and reason.
-func supervisor(ctx context.Context, t testing.TB) *supervise.Supervisor {
+func supervisor(ctx context.Context, t testing.TB, engine string) *supervise.Supervisor {
 	t.Helper()
-	p, err := kvmvm.New()
+	p, _, err := host.Open(engine)
 	if err != nil {
-		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs engine %s: %v", engine, err)
 	}
 	_ = p.Close()
 	dir := t.TempDir()
@@ -97,7 +97,9 @@ func supervisor(ctx context.Context, t testing.TB) *supervise.Supervisor {
 	t.Cleanup(func() { _ = l.Release() })
 	s, err := supervise.Start(supervise.Config{
 		Lock: l.File(), Role: Role, Spare: 1, StartTimeout: 2 * time.Minute,
-		Start:  wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: 20 * time.Second, Warm: true},
+		Start: wire.Start{
+			Engine: engine, Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: 20 * time.Second, Warm: true,
+		},
 		Limits: supervise.Limits{Enforcement: supervise.Rlimit, MemoryMax: 4 << 30},
 	})
 	if err != nil {
@@ -129,12 +131,19 @@ func newClient(t testing.TB, w *supervise.Worker) *client {
 }
 
 func TestJailedWorkerOfASupervisorRunsPython(t *testing.T) {
+	for _, name := range []string{host.KVM, host.Ptrace} {
+		t.Run(name, func(t *testing.T) { workerRunsPython(t, name) })
+	}
+}
+
+func workerRunsPython(t *testing.T, engine string) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	s := supervisor(ctx, t)
+	s := supervisor(ctx, t, engine)
 	for range 2 {
 		w := acquire(ctx, t, s)
-		if w.Ready.Engine != "kvm" || w.Ready.Python == "" || w.Ready.Generation == "" {
+		if w.Ready.Engine != engine || w.Ready.Python == "" || w.Ready.Generation == "" {
 			t.Errorf("ready: %+v", w.Ready)
 		}
 		if !sealed(t) {
@@ -195,7 +204,7 @@ func (c *client) serveAsks(number uint32) (out []byte, d wire.Done) {
 func TestAProgramInAJailedWorkerAsksTheHost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	w := acquire(ctx, t, supervisor(ctx, t))
+	w := acquire(ctx, t, supervisor(ctx, t, host.KVM))
 	c := newClient(t, w)
 	for i, k := range []struct {
 		code, want, kind string
@@ -221,7 +230,7 @@ func TestAProgramInAJailedWorkerAsksTheHost(t *testing.T) {
 
 func BenchmarkAskThroughAWorker(b *testing.B) {
 	ctx := context.Background()
-	s := supervisor(ctx, b)
+	s := supervisor(ctx, b, host.KVM)
 	for _, size := range []int{10, 15 << 10} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			w := acquire(ctx, b, s)

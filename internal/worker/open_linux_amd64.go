@@ -1,11 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
@@ -13,22 +14,17 @@ import (
 type machine struct {
 	*engine.VM
 	template *engine.Template
-	platform *kvmvm.Platform
+	platform host.Platform
 }
 
-// Open is the Opener for KVM.
+// Open is the Opener for the engines of this machine.
 func Open(ctx context.Context, s wire.Start) (Machine, wire.Ready, error) {
-	m := new(machine)
-	r, err := m.open(ctx, s)
-	if err != nil {
-		return nil, wire.Ready{}, errors.Join(err, m.Close())
-	}
-	return m, r, nil
+	return new(machine).serve(ctx, s)
 }
 
 func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 	var err error
-	if m.platform, err = kvmvm.New(); err != nil {
+	if m.platform, _, err = host.Open(cmp.Or(s.Engine, host.KVM)); err != nil {
 		return wire.Ready{}, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
 	}
 	m.template, err = engine.Open(ctx, engine.Config{

@@ -3,16 +3,18 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // guestMemory is what the tests get: the largest that run by default hold a
@@ -21,14 +23,14 @@ const guestMemory = 1 << 30
 
 // sandbox runs programs in fresh machines of one template.
 type sandbox struct {
-	platform *kvmvm.Platform
+	platform host.Platform
 	template *engine.Template
 }
 
 // openSandbox captures the interpreter with its tests, unless the cache has it,
 // and boots it.
 func openSandbox(ctx context.Context, p *Interpreter, cache string, again bool, say func(string)) (*sandbox, error) {
-	platform, err := kvmvm.New()
+	platform, _, err := host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM))
 	if err != nil {
 		return nil, err
 	}

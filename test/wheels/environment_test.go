@@ -4,6 +4,7 @@ package wheels
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -19,7 +20,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 const (
@@ -38,7 +39,7 @@ var errNeeds = errors.New("needs")
 var opened struct {
 	sync.Once
 	venv     string
-	platform *kvmvm.Platform
+	platform host.Platform
 	template *engine.Template
 	err      error
 }
@@ -70,8 +71,8 @@ func closeAll() {
 }
 
 func openAll(ctx context.Context) (err error) {
-	if opened.platform, err = kvmvm.New(); err != nil {
-		return fmt.Errorf("%w a usable /dev/kvm: %v", errNeeds, err)
+	if opened.platform, _, err = host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM)); err != nil {
+		return fmt.Errorf("%w an engine: %v", errNeeds, err)
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {

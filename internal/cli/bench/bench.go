@@ -2,6 +2,7 @@
 package bench
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/bench"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // YardstickEnv names the environment variable that stands in for --yardstick.
@@ -34,6 +36,8 @@ type Options struct {
 	// Image is the name of a stored image or an image file; Native is the
 	// interpreter on this machine that it is compared with.
 	Image, Native string
+	// Engine is what runs the sandboxes.
+	Engine cli.Choice
 	// ImageFile finds the image, Suite opens the benchmarks and says on what
 	// they run; stop releases everything.
 	ImageFile func(ctx context.Context, dir, name string, progress func(string)) (string, error)
@@ -71,6 +75,7 @@ A yardstick is a command that prints another product's medians as JSON,
 	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
 	fl.BoolVar(&o.Soak, "soak", false, "N12 with all 100,000 cycles, which takes most of an hour")
 	cli.ImageFlag(fl, &o.Image)
+	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
 	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
@@ -143,7 +148,7 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 }
 
 func configure(ctx context.Context, o *Options, progress func(string)) (bench.Config, error) {
-	c := bench.Config{Native: o.Native, Limits: cli.Enforcements(o.Limits.Value)[0], Progress: progress}
+	c := bench.Config{Engine: cmp.Or(microvm.Engine(o.Engine.Value), microvm.EngineAuto), Native: o.Native, Limits: cli.Enforcements(o.Limits.Value)[0], Progress: progress}
 	if o.Soak {
 		c.Cycles = bench.SoakCycles
 	}
@@ -162,6 +167,6 @@ func configure(ctx context.Context, o *Options, progress func(string)) (bench.Co
 	if err != nil {
 		return c, err
 	}
-	c.Run = []string{self, os.Args[0], "run", "--image", c.Image, "--limits", string(c.Limits), "-c", "print(6*7)"}
+	c.Run = []string{self, os.Args[0], "run", "--engine", string(c.Engine), "--image", c.Image, "--limits", string(c.Limits), "-c", "print(6*7)"}
 	return c, nil
 }

@@ -98,7 +98,7 @@ func TestBenchSaysWhereAndHowLongToMeasure(t *testing.T) {
 		if c.Cycles != want || c.Image != "image" || c.CacheDir == "" || c.Limits != "rlimit" {
 			t.Errorf("soak %v: %+v", soak, c)
 		}
-		if args := strings.Join(c.Run[1:], " "); !strings.HasSuffix(args, "run --image image --limits rlimit -c print(6*7)") {
+		if args := strings.Join(c.Run[1:], " "); !strings.HasSuffix(args, "run --engine auto --image image --limits rlimit -c print(6*7)") {
 			t.Errorf("N4 runs %q", args)
 		}
 	}

@@ -31,6 +31,9 @@ type Host struct {
 	// Features runs a guest and counts the processor's features that it sees and
 	// names those that it does not.
 	Features func() (seen int, missing []string, err error)
+	// Traced tries the engine that stands in for a virtual machine: the isolation
+	// that it reaches, and why not more.
+	Traced func() (isolation, lacks string, err error)
 	// User gives the user's name, Group that of the group of the KVM device.
 	User, Group func() string
 	// Python looks for the Python that would be captured.
@@ -69,7 +72,7 @@ func (h Host) Checks(ctx context.Context) []Check {
 		{"cpu", OK, model, ""},
 		h.kernel(),
 	}
-	checks = append(checks, h.kvm(vendor)...)
+	checks = append(checks, h.engines(vendor)...)
 	checks = append(checks, h.limits(), h.owner(), h.python(ctx))
 	checks = append(checks, h.cache()...)
 	return append(checks, h.worker(ctx, checks)...)
@@ -80,6 +83,29 @@ func (h Host) kernel() Check {
 		return Check{"kernel", Warn, "Linux " + h.Kernel() + " has no PAGEMAP_SCAN (6.7 and later do): resets are slower", ""}
 	}
 	return Check{"kernel", OK, "Linux " + h.Kernel() + " with PAGEMAP_SCAN", ""}
+}
+
+// engines looks at both: programs can be run when one of them works, and the
+// other's failure is a warning then.
+func (h Host) engines(vendor string) []Check {
+	checks := h.kvm(vendor)
+	last := &checks[len(checks)-1]
+	isolation, lacks, err := h.Traced()
+	traced := Check{"traced", OK, "a traced process can stand in for a virtual machine, isolation " + isolation, ""}
+	switch {
+	case err != nil && last.Status == Fail:
+		traced.Status, traced.Detail = Fail, "nor can a traced process stand in: "+err.Error()
+	case err != nil:
+		traced.Status, traced.Detail = Warn, "a traced process cannot stand in for a virtual machine: "+err.Error()
+	case last.Status == Fail:
+		last.Status = Warn
+		traced.Status = Warn
+		traced.Detail = "a traced process stands in for the virtual machine, isolation " + isolation + " instead of microvm"
+	}
+	if err == nil && lacks != "" {
+		traced.Detail += "; no namespaces of its own: " + lacks
+	}
+	return append(checks, traced)
 }
 
 func (h Host) kvm(vendor string) []Check {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
@@ -27,6 +28,7 @@ func ThisHost(cacheDir func() (string, error), open cli.Opener) Host {
 		PagemapScan: pagemapScan,
 		KVM:         probeKVM,
 		Features:    probeFeatures,
+		Traced:      probeTraced,
 		User:        userName,
 		Group:       deviceGroup,
 		Python:      python,
@@ -41,7 +43,7 @@ func ThisHost(cacheDir func() (string, error), open cli.Opener) Host {
 
 // answer opens a sandbox and has it compute.
 func answer(ctx context.Context, open cli.Opener) (info microvm.Info, err error) {
-	m, info, err := open(ctx, cli.Options{Memory: microvm.DefaultMemory, Limits: cli.LimitsAuto})
+	m, info, err := open(ctx, cli.Options{Engine: host.Auto, Memory: microvm.DefaultMemory, Limits: cli.LimitsAuto})
 	if err != nil {
 		return info, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/ptrace"
 )
 
 // probeKVM makes a virtual machine and a processor, and nothing runs in them.
@@ -47,6 +48,15 @@ func probeFeatures() (int, []string, error) {
 	}
 	f, err := p.SelfTest()
 	return f.Seen, f.Missing, errors.Join(err, p.Close())
+}
+
+// probeTraced opens the platform, which tries a guest.
+func probeTraced() (isolation, lacks string, err error) {
+	p, err := ptrace.New()
+	if err != nil {
+		return "", "", err
+	}
+	return p.Isolation(), p.Lacks(), p.Close()
 }
 
 // deviceGroup names the group that may open the KVM device.

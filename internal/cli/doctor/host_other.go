@@ -15,3 +15,5 @@ func owned(fs.FileInfo) bool     { return false }
 func writable(string) error      { return errors.ErrUnsupported }
 
 func probeFeatures() (int, []string, error) { return 0, nil, errors.ErrUnsupported }
+
+func probeTraced() (isolation, lacks string, err error) { return "", "", errors.ErrUnsupported }

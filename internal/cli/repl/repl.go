@@ -63,6 +63,7 @@ standard input and no prompt is shown.
 	fl.Var(&o.MaxOutput, "max-output", "stop a statement when it has written more than this")
 	fl.BoolVar(&o.Raw, "raw", false, "let control sequences through to the terminal")
 	o.Machine.Register(fl)
+	o.Machine.RegisterHosts(fl)
 	return cmd
 }
 
@@ -77,6 +78,9 @@ func run(ctx context.Context, o *Options) error {
 	defer s.close()
 	if err := s.open(); err != nil {
 		return err
+	}
+	if line := cli.Lower(s.info, o.Machine); line != "" && s.o.Factory.Streams.ErrTTY {
+		s.say("%s", line)
 	}
 	if s.o.Factory.Streams.ErrTTY && s.info.Limits == microvm.EnforceRlimit && o.Machine.Limits.Value == cli.LimitsAuto {
 		s.say("the sandbox's memory is bounded by rlimit; '%s doctor' tells how to have control groups do it", cli.Program)

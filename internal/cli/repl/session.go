@@ -189,6 +189,10 @@ func (s *session) settle(res microvm.Result, err error) error {
 func (s *session) open() error {
 	p := s.o.Factory.Streams.Progress()
 	defer p.Done()
+	options, err := s.o.Machine.Options(p.Say)
+	if err != nil {
+		return err
+	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	type outcome struct {
@@ -198,7 +202,7 @@ func (s *session) open() error {
 	}
 	c := make(chan outcome, 1)
 	go func() {
-		m, info, err := s.o.Factory.Open(ctx, s.o.Machine.Options(p.Say))
+		m, info, err := s.o.Factory.Open(ctx, options)
 		c <- outcome{m, info, err}
 	}()
 	for {

@@ -65,8 +65,8 @@ func TestVersionAndManualPageArePrinted(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"version"}, "engines  kvm\n"},
-		{[]string{"version", "--json"}, `"engines":["kvm"]`},
+		{[]string{"version"}, "engines  kvm, ptrace\n"},
+		{[]string{"version", "--json"}, `"engines":["kvm","ptrace"]`},
 		{[]string{"man"}, ".TH"},
 		{[]string{"completion", "bash"}, "maf-sandbox"},
 	} {

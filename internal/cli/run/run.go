@@ -83,6 +83,7 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 	fl.BoolVar(&o.JSON, "json", false, "report the result as one JSON object")
 	fl.BoolVar(&o.Raw, "raw", false, "let control sequences through to the terminal")
 	o.Machine.Register(fl)
+	o.Machine.RegisterHosts(fl)
 	return cmd
 }
 
@@ -111,6 +112,9 @@ func run(ctx context.Context, o *Options) error {
 		res, err := m.Run(ctx, req)
 		return finish(o, outcome{res, info, m.ID()}, stopped(ctx, ended(res, err)))
 	}
+	if line := cli.Lower(info, o.Machine); line != "" && o.Factory.Streams.ErrTTY {
+		_, _ = fmt.Fprintf(o.Factory.Streams.Err, "%s: %s\n", cli.Program, line) // a terminal that is gone shows elsewhere
+	}
 	req.Live = o.Factory.Streams.OutTTY
 	return stream(ctx, o, m, req)
 }
@@ -119,7 +123,11 @@ func run(ctx context.Context, o *Options) error {
 func open(ctx context.Context, o *Options) (cli.Machine, microvm.Info, error) {
 	p := o.Factory.Streams.Progress()
 	defer p.Done()
-	return o.Factory.Open(ctx, o.Machine.Options(p.Say))
+	options, err := o.Machine.Options(p.Say)
+	if err != nil {
+		return nil, microvm.Info{}, err
+	}
+	return o.Factory.Open(ctx, options)
 }
 
 // stream runs req with its output going to the user as it is written. Output

@@ -59,7 +59,7 @@ func run(o *Options) error {
 
 // describe reads info, which may be nil.
 func describe(info *debug.BuildInfo) Build {
-	b := Build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Engines: []string{"kvm"}}
+	b := Build{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, Engines: []string{"kvm", "ptrace"}}
 	if info == nil {
 		return b
 	}

@@ -6,21 +6,17 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"os"
 	"slices"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/x86"
 )
 
 // rdtsc reads the time stamp counter after all earlier instructions.
-func rdtsc() uint64
+func rdtsc() uint64 { return x86.TSC() }
 
 // cpuid executes CPUID.
-func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
-
-// xgetbv reads XCR0. The caller has checked that the operating system enabled
-// it (CPUID.1:ECX.OSXSAVE).
-func xgetbv() uint64
+func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32) { return x86.CPUID(leaf, subleaf) }
 
 // offeredXCR0 are the extended state components a guest may use: x87, SSE, AVX
 // and AVX-512. They fit the 4 KiB XSAVE area; AMX tiles and PKRU do not take
@@ -140,7 +136,7 @@ func guestXCR0(offered []kvm.CPUIDEntry) uint64 {
 	if c&(1<<27) == 0 { // OSXSAVE
 		return 3
 	}
-	v := xgetbv() & offeredXCR0
+	v := x86.XCR0() & offeredXCR0
 	for _, e := range offered {
 		if e.Function == 0xD && e.Index == 0 && e.EAX&3 == 3 {
 			v &= uint64(e.EDX)<<32 | uint64(e.EAX)
@@ -162,19 +158,4 @@ func cpuKey(table []kvm.CPUIDEntry, xcr0 uint64) string {
 	}
 	_ = binary.Write(h, binary.LittleEndian, xcr0)
 	return hex.EncodeToString(h.Sum(nil))
-}
-
-// invariantTSC reports whether the time stamp counter runs at a constant rate:
-// either the processor promises it for all power states
-// (CPUID.80000007H:EDX[8]), or the kernel itself keeps time by it, having
-// watched it against another clock.
-func invariantTSC() bool {
-	if top, _, _, _ := cpuid(0x80000000, 0); top >= 0x80000007 {
-		if _, _, _, d := cpuid(0x80000007, 0); d&(1<<8) != 0 {
-			return true
-		}
-	}
-	const source = "/sys/devices/system/clocksource/clocksource0/current_clocksource"
-	b, err := os.ReadFile(source)
-	return err == nil && string(b) == "tsc\n"
 }

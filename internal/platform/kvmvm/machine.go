@@ -35,7 +35,7 @@ type Machine struct {
 	vm     *kvm.VM
 	vcpu   *kvm.VCPU
 	mem    []byte
-	rights rights
+	rights platform.Rights
 	// backing is what Revert returns to; nil for a machine that boots.
 	backing *platform.Backing
 
@@ -68,7 +68,7 @@ type Machine struct {
 // newMachine makes a virtual machine over guest memory, which it owns from
 // then on.
 func (p *Platform) newMachine(mem []byte, spans []platform.Span) (*Machine, error) {
-	m := &Machine{p: p, mem: mem, rights: rights{spans}}
+	m := &Machine{p: p, mem: mem, rights: spans}
 	err := m.create()
 	if err != nil {
 		_ = m.Close()

@@ -3,40 +3,8 @@
 package kvmvm
 
 import (
-	"sort"
-
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
-
-// rights answers whether a whole range is user memory with a right. It is
-// built once for a template and shared by all its machines.
-type rights struct{ spans []platform.Span }
-
-// allow reports whether the guest has need on all of [addr, addr+n), which must
-// end at or before size; n is not 0.
-func (r rights) allow(addr, n, size uint64, need platform.Prot) bool {
-	end := addr + n
-	if end < addr || end > size || addr < platform.UserLo {
-		return false
-	}
-	// Nearly every access is to the last two spans or the stack, so look from
-	// the end before searching.
-	i := len(r.spans) - 1
-	if i < 0 || addr < r.spans[i].Lo {
-		i = sort.Search(len(r.spans), func(i int) bool { return r.spans[i].Hi > addr })
-	}
-	for ; i < len(r.spans); i++ {
-		s := r.spans[i]
-		if addr < s.Lo || s.Prot&need != need {
-			return false
-		}
-		if end <= s.Hi {
-			return true
-		}
-		addr = s.Hi
-	}
-	return false
-}
 
 // at gives the bytes of [addr, addr+n) if the guest has need on all of them.
 // A range of no bytes is nowhere, so its address is not looked at: it may lie
@@ -45,7 +13,7 @@ func (m *Machine) at(addr, n uint64, need platform.Prot) ([]byte, bool) {
 	if n == 0 {
 		return nil, true
 	}
-	if !m.rights.allow(addr, n, uint64(len(m.mem)), need) {
+	if !m.rights.Allow(addr, n, uint64(len(m.mem)), need) {
 		return nil, false
 	}
 	return m.mem[addr : addr+n], true

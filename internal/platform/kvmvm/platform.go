@@ -13,6 +13,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/x86"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/vdso"
 )
 
@@ -84,7 +85,7 @@ func (p *Platform) probe() error {
 // tickOf gives the tick length, which is the same for every machine.
 func (p *Platform) tickOf(c *kvm.VCPU) uint64 {
 	p.tickOnce.Do(func() {
-		if khz, err := c.TSCKHz(); err == nil && invariantTSC() {
+		if khz, err := c.TSCKHz(); err == nil && x86.InvariantTSC() {
 			p.tick = vdso.TickLength(khz)
 		}
 	})
@@ -138,6 +139,9 @@ func (p *Platform) Isolation() string { return "microvm" }
 
 // CPU implements platform.Platform.
 func (p *Platform) CPU() string { return p.key }
+
+// Needs implements platform.Platform.
+func (p *Platform) Needs() platform.Needs { return platform.Needs{Ioctls: kvm.WorkIoctls()} }
 
 // Boot implements platform.Platform.
 func (p *Platform) Boot(size uint64, spans []platform.Span, hot []platform.Range) (platform.Machine, int, error) {

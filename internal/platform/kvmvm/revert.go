@@ -3,13 +3,11 @@
 package kvmvm
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
 )
 
@@ -17,17 +15,6 @@ import (
 // copying 16 MiB costs about what dropping and touching them again does, and
 // dropping gives the memory back to the host.
 const giveBackPages = 16 << 20 / platform.PageSize
-
-// scanRegions is how many runs of pages one scan reports.
-const scanRegions = 512
-
-// Page categories, bits of an entry of /proc/self/pagemap
-// (Documentation/admin-guide/mm/pagemap.rst).
-const (
-	pagemapPresent = 1 << 63
-	pagemapSwapped = 1 << 62
-	pagemapFile    = 1 << 61
-)
 
 // Revert implements platform.Machine. The changed pages are those of the
 // private mapping that are no longer the template's: anonymous ones.
@@ -110,24 +97,19 @@ func (m *Machine) Changed() []platform.Range {
 // scanEntries reads one pagemap entry a page, for kernels before 6.7.
 func (m *Machine) scanEntries() (int, error) {
 	base := address(m.mem)
-	buf := make([]byte, 64<<10)
 	pages := 0
-	for off := uint64(0); off < uint64(len(m.mem)); {
-		want := min(uint64(len(buf)), (uint64(len(m.mem))-off)/platform.PageSize*8)
-		n, err := unix.Pread(m.p.pagemap.fd, buf[:want], int64((base+off)/platform.PageSize*8))
-		if err != nil || n == 0 || n%8 != 0 {
-			return pages, errNoScan
+	err := m.p.pagemap.entries(base, base+uint64(len(m.mem)), func(addr uint64) bool {
+		if pages++; pages > giveBackPages {
+			return false
 		}
-		for i := 0; i < n; i += 8 {
-			e := binary.LittleEndian.Uint64(buf[i:])
-			if e&(pagemapPresent|pagemapSwapped) != 0 && e&pagemapFile == 0 {
-				if pages++; pages > giveBackPages {
-					return pages, errTooMany
-				}
-				m.copyBack(off, off+platform.PageSize)
-			}
-			off += platform.PageSize
-		}
+		m.copyBack(addr-base, addr-base+platform.PageSize)
+		return true
+	})
+	if err != nil {
+		return pages, errNoScan
+	}
+	if pages > giveBackPages {
+		return pages, errTooMany
 	}
 	return pages, nil
 }
@@ -144,6 +126,3 @@ func (m *Machine) copyBack(lo, hi uint64) {
 		lo = end
 	}
 }
-
-// regions is the buffer for one scan.
-type regions [scanRegions]kvm.PageRegion

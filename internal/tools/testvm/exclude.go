@@ -7,6 +7,10 @@ import "strings"
 // Parts of names are regular expressions.
 var exclusions = []struct{ pkg, test, reason string }{
 	{"internal/platform/kvmvm", "TestPrivilegedInstructionsEndInAFault/SSE_error", "QEMU's processor raises no SSE exceptions"},
+	{"internal/platform/ptrace", "TestExceptionsAreReportedByTheirVectors/(int1|unaligned_with_alignment_check|stack_that_is_not_canonical|SSE_division)", "QEMU's processor raises none of these exceptions"},
+	{"internal/platform/ptrace", "TestPrivilegedInstructionsEndInAFault/(retf|iretq)_.*", "QEMU reads the stack of a far return as the kernel would, which SMAP forbids"},
+	{"internal/platform/ptrace", "TestOddInstructionsHurtNobody/I/O_privilege_by_iretq", "QEMU reads the stack of a far return as the kernel would, which SMAP forbids"},
+	{"internal/platform/ptrace", "TestNoSystemCallComesFrom32BitCode/(retf|iret)_to_32-bit_code", "QEMU reads the stack of a far return as the kernel would, which SMAP forbids"},
 	{"internal/engine", "TestADamagedTemplateIsNeverUsed", "hashes files a hundred times: the same on every KVM, and slow in emulation"},
 	{"internal/engine", "TestMemoryIsASizeOfTheMachineNotOfTheTemplate", "fills a gigabyte: slow in emulation"},
 	{"internal/engine", "TestCases/C4_.*", "fill memory: slow in emulation, and hostile programs do it there"},

@@ -39,6 +39,7 @@ var rows = []row{
 
 	{plan.Root, "internal/kvm", ""},
 	{plan.Root, "internal/platform/kvmvm", ""},
+	{plan.Root, "internal/platform/ptrace", ""},
 	{plan.Root, "internal/helper", ""},
 	{plan.Root, "internal/owner", ""},
 	{plan.Root, "internal/cgroup", ""},

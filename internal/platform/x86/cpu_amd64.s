@@ -1,7 +1,7 @@
 #include "textflag.h"
 
-// func rdtsc() uint64
-TEXT ·rdtsc(SB), NOSPLIT, $0-8
+// func TSC() uint64
+TEXT ·TSC(SB), NOSPLIT, $0-8
 	LFENCE
 	RDTSC
 	SHLQ $32, DX
@@ -9,8 +9,8 @@ TEXT ·rdtsc(SB), NOSPLIT, $0-8
 	MOVQ AX, ret+0(FP)
 	RET
 
-// func cpuid(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
-TEXT ·cpuid(SB), NOSPLIT, $0-24
+// func CPUID(leaf, subleaf uint32) (eax, ebx, ecx, edx uint32)
+TEXT ·CPUID(SB), NOSPLIT, $0-24
 	MOVL leaf+0(FP), AX
 	MOVL subleaf+4(FP), CX
 	CPUID
@@ -20,8 +20,8 @@ TEXT ·cpuid(SB), NOSPLIT, $0-24
 	MOVL DX, edx+20(FP)
 	RET
 
-// func xgetbv() uint64
-TEXT ·xgetbv(SB), NOSPLIT, $0-8
+// func XCR0() uint64
+TEXT ·XCR0(SB), NOSPLIT, $0-8
 	XORL CX, CX
 	BYTE $0x0F; BYTE $0x01; BYTE $0xD0 // XGETBV
 	SHLQ $32, DX
