@@ -48,6 +48,9 @@ type Config struct {
 	// Cache is the folder that keeps templates between processes; empty means
 	// none is kept.
 	Cache string
+	// Verified is the Info.Stamp of a template that a process trusted like this one
+	// has verified; it is not verified again.
+	Verified string
 	// Platform runs the guests. The template does not close it.
 	Platform platform.Platform
 	// Memory is the guest's memory in bytes; zero means DefaultMemory.
@@ -111,7 +114,7 @@ func (t *Template) load(ctx context.Context) error {
 	key := ""
 	if t.config.Cache != "" {
 		key = t.key()
-		kept, err := snapshot.Read(t.config.Cache, key)
+		kept, err := snapshot.Read(t.config.Cache, key, t.config.Verified)
 		switch {
 		case err == nil:
 			t.t, t.cached = kept, true
@@ -296,15 +299,17 @@ type Info struct {
 	Engine, Isolation string
 	// Image is the image's ID, Python the interpreter's version.
 	Image, Python string
-	// Cached says that the template came from the cache.
+	// Cached says that the template came from the cache, and Stamp which it was,
+	// for Config.Verified.
 	Cached bool
+	Stamp  string
 }
 
 // Info describes the template.
 func (t *Template) Info() Info {
 	return Info{
 		Engine: t.config.Platform.Name(), Isolation: t.config.Platform.Isolation(),
-		Image: t.image.ID(), Python: t.image.Manifest().Python, Cached: t.cached,
+		Image: t.image.ID(), Python: t.image.Manifest().Python, Cached: t.cached, Stamp: t.t.Stamp,
 	}
 }
 

@@ -24,6 +24,9 @@ type Template struct {
 	Backing *platform.Backing
 	// Spans are the layout's, computed once.
 	Spans []platform.Span
+	// Stamp tells the memory file that was read from all others, and from what
+	// it was before any change; empty for a template that was not read.
+	Stamp string
 }
 
 // Errors of this package.

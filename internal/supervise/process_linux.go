@@ -56,7 +56,7 @@ type process struct {
 
 // start starts a worker and waits until it is ready. On an error the process,
 // if there is one, has to be ended and removed by the caller.
-func (s *server) start(ctx context.Context, e enforcer, id uint64) (*process, error) {
+func (s *server) start(ctx context.Context, e enforcer, id uint64, what wire.Start) (*process, error) {
 	c, err := e.prepare(rand.Text())
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (s *server) start(ctx context.Context, e enforcer, id uint64) (*process, er
 		return p, err
 	}
 	defer context.AfterFunc(ctx, p.end)()
-	if err := p.handshake(s.settings.Start, s.settings.StartTimeout); err != nil {
+	if err := p.handshake(what, s.settings.StartTimeout); err != nil {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			err = fmt.Errorf("not within %v", s.settings.StartTimeout)
 		}

@@ -213,9 +213,9 @@ func (s *server) settle() {
 	for s.wanted() {
 		s.next++
 		s.starting++
-		enforcer := s.enforcer
+		enforcer, what := s.enforcer, s.settings.Start
 		go func(id uint64) {
-			p, err := s.start(s.ctx, enforcer, id)
+			p, err := s.start(s.ctx, enforcer, id, what)
 			if err == nil {
 				s.todo <- func() { s.started(p) }
 				return
@@ -245,6 +245,10 @@ func (s *server) started(p *process) {
 	s.starting--
 	s.keep(p)
 	s.warmed = true
+	// What one worker has verified the next ones need not.
+	if p.ready.Stamp != "" {
+		s.settings.Start.Verified = p.ready.Stamp
+	}
 	if s.ending || len(s.waiting) == 0 {
 		p.end()
 		return

@@ -13,6 +13,8 @@ type Start struct {
 	Image, Templates string
 	// Engine is the name of what runs the guest; empty means KVM.
 	Engine string
+	// Verified is the stamp of a template that an earlier worker has verified.
+	Verified string
 	// Memory is the guest's memory in bytes.
 	Memory int64
 	// Grace is how long a program has to obey an interrupt.
@@ -103,6 +105,8 @@ type Ready struct {
 	Engine, Isolation string
 	// Python is the interpreter's version.
 	Python string
+	// Stamp is that of the template, verified; empty when there is none.
+	Stamp string
 }
 
 // Done ends a call. Output has been sent before it.
