@@ -4,50 +4,92 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
+// maxAskedBytes bounds what a worker has asked and not been answered, in bytes:
+// as much as the engine lets one guest ask.
+const maxAskedBytes = 2 * wire.MaxAskBytes
+
 // asks are what a worker has asked on behalf of its program and not been
-// answered. They outlive the call that they came from only until whoever works
-// on the answer notices.
+// answered.
 type asks struct {
 	// serve answers one; it must end when the context does.
 	serve func(ctx context.Context, name string, request []byte) wire.Answer
-	// reply sends an answer to a call.
+	// reply sends an answer to a call. It calls answered.
 	reply func(call uint32, a wire.Answer)
 
 	mu      sync.Mutex
-	pending map[uint32]context.CancelFunc
+	pending map[uint32]pending
+	bytes   int
+	idle    chan struct{} // closed when nothing is pending, for who waits for it
+}
+
+type pending struct {
+	cancel context.CancelFunc
+	bytes  int
 }
 
 // begin works on an ask. The error is a worker that asks too much at once, or
-// uses a number twice.
+// uses a number twice. An answer may be on its way when the next ask comes: one
+// more than the engine allows is no offence.
 func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if _, twice := a.pending[ask.ID]; twice || len(a.pending) >= wire.MaxAsks {
-		return fmt.Errorf("%w: ask %d while %d are without an answer", wire.ErrProtocol, ask.ID, len(a.pending))
+	size := len(ask.Payload)
+	if _, twice := a.pending[ask.ID]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
+		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, ask.ID, size, len(a.pending), a.bytes)
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	a.pending[ask.ID] = cancel
+	a.pending[ask.ID] = pending{cancel, size}
+	a.bytes += size
 	go func() {
 		defer cancel()
 		answer := a.serve(ctx, ask.Name, ask.Payload)
 		answer.ID = ask.ID
-		a.mu.Lock()
-		delete(a.pending, ask.ID)
-		a.mu.Unlock()
 		a.reply(number, answer)
 	}()
 	return nil
+}
+
+// settle waits until nothing is pending, at most so long: what is asked belongs
+// to the call, and to the generation, that asked it.
+func (a *asks) settle(limit time.Duration) {
+	a.mu.Lock()
+	if len(a.pending) == 0 {
+		a.mu.Unlock()
+		return
+	}
+	idle := make(chan struct{})
+	a.idle = idle
+	a.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-idle:
+	case <-timer.C:
+	}
+}
+
+// answered forgets an ask.
+func (a *asks) answered(id uint32) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.bytes -= a.pending[id].bytes
+	delete(a.pending, id)
+	if len(a.pending) == 0 && a.idle != nil {
+		close(a.idle)
+		a.idle = nil
+	}
 }
 
 // withdraw ends the work on an ask; one that is answered already is not there.
 func (a *asks) withdraw(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if cancel := a.pending[id]; cancel != nil {
-		cancel()
+	if p, there := a.pending[id]; there {
+		p.cancel()
 	}
 }

@@ -186,7 +186,10 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	}
 	if live := slot.Thing(); live != nil {
 		if live.alive() {
-			return live, errors.Join(spec.Changed(live.spec, b.decider()), b.changed(live))
+			if err := errors.Join(spec.Changed(live.spec, b.decider()), b.changed(live)); err != nil {
+				return nil, err
+			}
+			return live, nil
 		}
 		// A lost sandbox must be gone before another takes its place.
 		if err := live.release(ctx); err != nil {

@@ -116,6 +116,7 @@ func (w *fakeWorker) Ready() wire.Ready     { return wire.Ready{Engine: "fake", 
 func (w *fakeWorker) Conn() net.Conn        { return w.conn }
 func (w *fakeWorker) Side() net.Conn        { return w.side }
 func (w *fakeWorker) Done() <-chan struct{} { return w.done }
+func (w *fakeWorker) Ended() bool           { return w.Cause() != nil }
 func (w *fakeWorker) PID() int              { return 4242 }
 func (w *fakeWorker) Abandon()              { w.die(errors.New("abandoned")) }
 

@@ -47,7 +47,9 @@ type process interface {
 	Side() net.Conn
 	// PID is the process, for people; 0 when it is not known.
 	PID() int
-	// Done is closed when the process has ended, and Cause says why.
+	// Ended says whether the process has ended. Done is closed a moment later,
+	// and Cause says why.
+	Ended() bool
 	Done() <-chan struct{}
 	Cause() error
 	// Abandon begins to end the process; Release waits until nothing is left.

@@ -46,12 +46,13 @@ type link struct {
 // answers what programs ask.
 func newLink(conn, side net.Conn, serve func(context.Context, string, []byte) wire.Answer) *link {
 	l := &link{conn: conn, w: wire.NewWriter(conn), side: side, aside: wire.NewWriter(side)}
-	largest := maxReply
 	if serve != nil {
-		largest = wire.MaxPayload
-		l.asks = &asks{serve: serve, reply: l.answer, pending: map[uint32]context.CancelFunc{}}
+		l.asks = &asks{serve: serve, reply: l.answer, pending: map[uint32]pending{}}
 	}
-	l.r = wire.NewReader(bufio.NewReaderSize(wire.NewLine(conn, lookout), readAhead), largest)
+	l.r = wire.NewReader(bufio.NewReaderSize(wire.NewLine(conn, lookout), readAhead), maxReply)
+	if serve != nil {
+		l.r.Allow(wire.KindAsk, wire.MaxPayload)
+	}
 	return l
 }
 
@@ -85,15 +86,31 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	}
 	l.last++
 	number := l.last
+	l.setActive(number)
+	defer l.setActive(0)
+	// Before the call is written, which may take its time: a worker remembers an
+	// interrupt of a call that is still to come.
+	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c.patience) })()
 	if err := l.w.Write(wire.Frame{Kind: c.kind, Call: number, Payload: payload}); err != nil {
 		return wire.Done{}, err
 	}
-	l.setActive(number)
-	defer l.setActive(0)
-	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c.patience) })()
+	if c.kind != wire.KindRun || l.asks == nil {
+		return l.receive(number, c, nil)
+	}
 	// What the program has asked for ends with the call.
 	asking, stop := context.WithCancel(ctx)
-	defer stop()
+	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(asking, number, a) })
+	stop()
+	if err != nil {
+		l.close() // so that nobody goes on answering
+	}
+	l.asks.settle(slack)
+	return d, err
+}
+
+// receive takes in what a worker sends for a call until that is done. ask, if
+// not nil, takes what its program asks.
+func (l *link) receive(number uint32, c call, ask func(wire.Ask) error) (wire.Done, error) {
 	for {
 		f, err := l.r.Next()
 		if err != nil {
@@ -111,16 +128,16 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 			if err := c.output(f.Kind, f.Payload); err != nil {
 				return wire.Done{}, err
 			}
-		case f.Kind == wire.KindAsk && l.asks != nil:
+		case f.Kind == wire.KindAsk && ask != nil:
 			var a wire.Ask
 			err := wire.Decode(f.Payload, &a)
 			if err == nil {
-				err = l.asks.begin(asking, number, a)
+				err = ask(a)
 			}
 			if err != nil {
 				return wire.Done{}, err
 			}
-		case f.Kind == wire.KindWithdraw && l.asks != nil:
+		case f.Kind == wire.KindWithdraw && ask != nil:
 			var w wire.Withdraw
 			if err := wire.Decode(f.Payload, &w); err != nil {
 				return wire.Done{}, err
@@ -136,25 +153,31 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 // or will have the exchange fail.
 func (l *link) answer(number uint32, a wire.Answer) {
 	b, err := wire.Encode(a)
-	if err != nil {
-		_ = l.conn.Close() // an answer that is missing must not pass for a late one
-		return
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.asks.answered(a.ID)
+	if err != nil {
+		l.close() // an answer that is missing must not pass for a late one
+		return
+	}
 	l.say(wire.Frame{Kind: wire.KindAnswer, Call: number, Payload: b})
 }
 
-// say sends on the side line. A worker that does not take it in has had its time,
-// and the exchange fails of that.
+// say sends on the side line. A worker that does not take it in has had its time:
+// nobody waits for it a second time, and the exchange fails.
 func (l *link) say(f wire.Frame) {
 	err := l.side.SetWriteDeadline(time.Now().Add(slack))
 	if err == nil {
 		err = l.aside.Write(f)
 	}
 	if err != nil {
-		_ = l.conn.Close()
+		l.close()
 	}
+}
+
+func (l *link) close() {
+	_ = l.conn.Close()
+	_ = l.side.Close()
 }
 
 func (l *link) setActive(number uint32) {
@@ -168,7 +191,8 @@ func (l *link) setActive(number uint32) {
 func (l *link) interrupt(ctx context.Context, number uint32, patience time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.active != number || ctx.Err() == context.DeadlineExceeded { //nolint:errorlint // what Err gives is not wrapped
+	// Of its deadline the worker knows itself.
+	if d, ok := ctx.Deadline(); l.active != number || ok && !time.Now().Before(d) {
 		return
 	}
 	_ = l.conn.SetDeadline(time.Now().Add(patience)) // a failure makes the exchange fail

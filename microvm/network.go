@@ -35,6 +35,8 @@ func (b *Backend) newNetwork(s *Sandbox) (network, error) {
 		Policy: policy, Resolver: egress.NetResolver(b.config.Resolver), Roots: b.config.Roots,
 		Observe: func(o egress.Observation) { b.observe(s, o) },
 	})
+	// A request belongs to the generation that made it: an exchange, and with it
+	// the next reset, waits for the requests of its program.
 	return network{broker}, err
 }
 

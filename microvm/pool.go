@@ -65,6 +65,7 @@ func (p *pools) acquire(ctx context.Context, name imageName) (process, error) {
 	for range attempts {
 		s, err := p.running(ctx, one, name)
 		if err != nil {
+			p.forget(name, one)
 			return nil, err
 		}
 		w, err := s.Acquire(ctx)
@@ -102,6 +103,22 @@ func (p *pools) pool(name imageName) (*pool, error) {
 	return one, nil
 }
 
+// forget drops a pool that has no supervisor, so that images that do not exist
+// leave nothing.
+func (p *pools) forget(name imageName, one *pool) {
+	select {
+	case <-one.turn:
+	default:
+		return // somebody starts one
+	}
+	defer one.leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if one.supervisor == nil && p.byName[name] == one {
+		delete(p.byName, name)
+	}
+}
+
 // running gives the supervisor of a pool, started if need be. Finding the image
 // may mean capturing it; others of that image wait for it then.
 func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervisor, error) {
@@ -130,10 +147,12 @@ func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervi
 	if err != nil {
 		return nil, unavailable("", err)
 	}
-	if one.supervisor, err = p.system.launch(p.config, file, lock); err != nil {
+	s, err := p.system.launch(p.config, file, lock)
+	if err != nil {
 		return nil, err
 	}
-	return one.supervisor, nil
+	one.supervisor = s
+	return s, nil
 }
 
 // close ends all supervisors. It can be called again.

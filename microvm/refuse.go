@@ -73,6 +73,8 @@ func (b *Backend) changed(live *Sandbox) error {
 		{"max_output", mine.MaxOutput, its.MaxOutput},
 		{"overrun", mine.Overrun, its.Overrun},
 		{"grace", mine.Grace, its.Grace},
+		{"resolver", fmt.Sprintf("%p", mine.Resolver), fmt.Sprintf("%p", its.Resolver)},
+		{"roots", fmt.Sprintf("%p", mine.Roots), fmt.Sprintf("%p", its.Roots)},
 		{"private_hosts", fmt.Sprint(mine.PrivateHosts), fmt.Sprint(its.PrivateHosts)},
 	} {
 		if field.asked != field.had {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"fmt"
 	"io"
 	"sync"
 	"sync/atomic"
@@ -22,6 +23,8 @@ type Sandbox struct {
 	spec    sandbox.Spec
 	worker  process
 	network network
+	// quiet is closed when nothing works for a lost sandbox any more.
+	quiet chan struct{}
 
 	// turn holds one token while no operation runs. Waiting receivers are
 	// served in the order in which they came.
@@ -53,6 +56,7 @@ func (l *loss) Error() string { return l.class.Error() }
 func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*Sandbox, error) {
 	s := &Sandbox{
 		backend: b, place: place, spec: spec.Clone(), worker: w, turn: make(chan struct{}, 1), id: newID(),
+		quiet: make(chan struct{}),
 	}
 	s.turn <- struct{}{}
 	s.doing.Store(uint32(liveness.Ready))
@@ -111,10 +115,17 @@ func (s *Sandbox) Info() Info {
 
 // alive says whether the sandbox can be used, as far as is known.
 func (s *Sandbox) alive() bool {
-	select {
-	case <-s.worker.Done():
-		s.lose(sandbox.ErrWorkerLost, s.worker.Cause())
-	default:
+	if s.worker.Ended() {
+		// How, the supervisor tells in a moment.
+		timer := time.NewTimer(deathWatch)
+		defer timer.Stop()
+		select {
+		case <-s.worker.Done():
+			s.lose(sandbox.ErrWorkerLost, s.worker.Cause())
+		case <-timer.C:
+			s.lose(sandbox.ErrWorkerLost, nil)
+		case <-s.life.Done():
+		}
 	}
 	return s.life.Err() == nil
 }
@@ -142,7 +153,10 @@ func (s *Sandbox) loseLocked(class, cause error) {
 	if s.life.Err() == nil {
 		s.end(&loss{class, cause})
 		s.worker.Abandon()
-		go s.network.close() // waits for requests, which end at once
+		go func() { // it waits for requests, which end at once
+			s.network.close()
+			close(s.quiet)
+		}()
 	}
 }
 
@@ -151,7 +165,15 @@ func (s *Sandbox) loseLocked(class, cause error) {
 func (s *Sandbox) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.backend.config.CleanupTimeout)
 	defer cancel()
-	return s.worker.Release(ctx)
+	if err := s.worker.Release(ctx); err != nil {
+		return err
+	}
+	select {
+	case <-s.quiet:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("a request of the program has not ended yet: %w", ctx.Err())
+	}
 }
 
 // renew gives a new generation, unless the sandbox was lost meanwhile.

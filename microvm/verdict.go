@@ -55,8 +55,8 @@ type output struct {
 }
 
 func (o *output) take(kind wire.Kind, b []byte) error {
-	if len(o.out)+len(o.err)+len(b) > o.limit {
-		return fmt.Errorf("%w: output beyond the limit of %d bytes", wire.ErrProtocol, o.limit)
+	if len(b) == 0 || len(o.out)+len(o.err)+len(b) > o.limit {
+		return fmt.Errorf("%w: output of %d bytes beyond the limit of %d bytes", wire.ErrProtocol, len(b), o.limit)
 	}
 	kept, live := &o.out, o.stdout
 	if kind == wire.KindStderr {
@@ -95,7 +95,7 @@ func (s *Sandbox) verdict(ctx context.Context, op string, d wire.Done, err error
 	case d.Kind == "":
 		return nil
 	default:
-		e = s.failed(op, d)
+		e = s.failed(ctx, op, d)
 	}
 	if !e.Usable {
 		s.backend.config.Logger.Info("a sandbox is lost", "backend", s.backend.config.Name, "key", s.place.Key.String(),
@@ -106,11 +106,16 @@ func (s *Sandbox) verdict(ctx context.Context, op string, d wire.Done, err error
 }
 
 // failed is a failure that the worker told.
-func (s *Sandbox) failed(op string, d wire.Done) *sandbox.OpError {
+func (s *Sandbox) failed(ctx context.Context, op string, d wire.Done) *sandbox.OpError {
 	kind := engine.Kind(d.Kind)
 	class, known := classes[kind]
-	if !known {
+	switch {
+	case !known:
 		class = sandbox.ErrInternal
+	case kind == engine.KindCanceled && ctx.Err() == nil, kind == engine.KindUnavailable:
+		// Nobody cancelled, and what runs is there.
+		class = sandbox.ErrWorkerLost
+		d.Usable = false
 	}
 	usable := d.Usable
 	if s.backend.config.Overrun == OverrunRetire {
@@ -130,7 +135,10 @@ func oneLine(text string) string {
 
 // deathWatch is how long the supervisor may take to tell how a worker ended
 // whose connection has ended.
-const deathWatch = 2 * time.Second
+const (
+	deathWatch = 2 * time.Second
+	leastWatch = 100 * time.Millisecond // past the end of a call's time
+)
 
 // broken is the end of a connection in the middle of a call: the worker has
 // died, does not answer any more, or has broken the protocol.
@@ -145,7 +153,11 @@ func (s *Sandbox) broken(ctx context.Context, op string, err error) *sandbox.OpE
 	if errors.Is(err, wire.ErrProtocol) {
 		return &sandbox.OpError{Op: op, Class: sandbox.ErrWorkerLost, Detail: "the worker does not keep to the protocol and is stopped", Cause: err}
 	}
-	timer := time.NewTimer(deathWatch)
+	watch := deathWatch
+	if d, ok := ctx.Deadline(); ok {
+		watch = max(leastWatch, min(watch, time.Until(d.Add(slack))))
+	}
+	timer := time.NewTimer(watch)
 	defer timer.Stop()
 	select {
 	case <-s.worker.Done():

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strconv"
 	"strings"
 
@@ -44,6 +45,10 @@ func Main() {
 	name, ours := strings.CutPrefix(os.Args[0], prefix)
 	r, known := roles[name]
 	var st unix.Stat_t
+	// A program that runs with more rights than its caller is nobody's helper.
+	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
+		return
+	}
 	if !ours || !known || unix.Fstat(First, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return
 	}
@@ -62,11 +67,20 @@ func Main() {
 	os.Exit(0)
 }
 
-// closeInherited closes the inherited descriptors from end on, and keeps those
-// before it from being inherited further. A descriptor that has survived an
-// exec is not marked close-on-exec, while those that this process has made, the
-// Go runtime's among them, are.
+// closeInherited leaves a helper the descriptors before end, which it was given
+// and does not pass on. Those that it has inherited besides are closed. Those
+// that init functions of the host's packages have opened, in this process too,
+// become /dev/null: whoever opened them may close them later, when the number
+// must not be another's. The Go runtime keeps its poller.
 func closeInherited(end int) error {
+	// From Go 1.25 on, the runtime reads the cgroup's CPU limit again and again
+	// from files of its own, until the program has set the number itself.
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(null) }()
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return err
@@ -76,13 +90,18 @@ func closeInherited(end int) error {
 		if err != nil {
 			return fmt.Errorf("/proc/self/fd has %q", e.Name())
 		}
-		flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
+		target, err := os.Readlink("/proc/self/fd/" + e.Name())
+		flags, gone := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 		switch {
-		case fd < First || err != nil || flags&unix.FD_CLOEXEC != 0:
+		case fd < First || fd == null || err != nil || gone != nil:
 		case fd < end:
 			unix.CloseOnExec(fd)
-		default:
+		case flags&unix.FD_CLOEXEC == 0:
 			_ = unix.Close(fd)
+		case target != "anon_inode:[eventpoll]" && target != "anon_inode:[eventfd]":
+			if err := unix.Dup3(null, fd, unix.O_CLOEXEC); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -27,6 +27,15 @@ func TestMain(m *testing.M) {
 		}
 		return nil
 	})
+	Register("finds", 1, func() error {
+		entries, err := os.ReadDir("/proc/self/fd")
+		for _, e := range entries {
+			if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil && !strings.HasPrefix(target, "/proc/") {
+				fmt.Println(e.Name(), target)
+			}
+		}
+		return err
+	})
 	Register("fails", 1, func() error { return errors.New("no luck") })
 	Main()
 	if os.Getenv("LANG") == "helper" {
@@ -66,6 +75,26 @@ func TestHelperHasWhatItWasGivenAndNoMore(t *testing.T) {
 	}
 	if !slices.Contains(lines, "LANG=helper") {
 		t.Errorf("the language is missing: %q", lines)
+	}
+}
+
+// opened is what a package of the host opens when it is initialised, here, in
+// every process of this program.
+var opened, _ = os.OpenFile(os.TempDir(), os.O_RDONLY, 0)
+
+func TestHelperHasNothingThatInitFunctionsOpened(t *testing.T) {
+	if opened == nil {
+		t.Fatal("nothing was opened")
+	}
+	out, err := Command("finds", "", socket(t)).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(out)) {
+		_, target, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if target != os.DevNull && !strings.HasPrefix(target, "socket:") && !strings.HasPrefix(target, "pipe:") && !strings.HasPrefix(target, "anon_inode:") {
+			t.Errorf("the helper has %s", line)
+		}
 	}
 }
 

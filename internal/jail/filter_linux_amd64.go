@@ -21,7 +21,7 @@ var always = []uint32{
 	// Time, where the vDSO has to ask, and random numbers.
 	unix.SYS_CLOCK_GETTIME, unix.SYS_CLOCK_GETRES, unix.SYS_GETTIMEOFDAY, unix.SYS_GETRANDOM,
 	// Memory. mmap and mprotect have conditions.
-	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MEMBARRIER,
+	unix.SYS_BRK, unix.SYS_MUNMAP, unix.SYS_MEMBARRIER,
 	// Signals of one's own.
 	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK,
 	// Threads as they come and go.
@@ -80,7 +80,13 @@ func sometimes(pid int, spec Spec) []conditional {
 	// First those that are called most.
 	return append(tracing(spec.Trace), []conditional{
 		{unix.SYS_IOCTL, requests},
-		{unix.SYS_MMAP, []rule{{only(2, readWrite)}}},
+		// Private memory, which RLIMIT_DATA counts: not shared, not of a stack that
+		// grows, not of huge pages.
+		{unix.SYS_MMAP, []rule{
+			{only(2, readWrite), {3, ^uint64(mapMay), unix.MAP_PRIVATE}},
+			{only(2, readWrite), is(3, mapDroppable|unix.MAP_ANONYMOUS)},
+		}},
+		{unix.SYS_MADVISE, advice()},
 		{unix.SYS_MPROTECT, []rule{{only(2, readWrite)}}},
 		// Signals to one's own threads: pre-emption, and interrupting a virtual
 		// processor.
@@ -221,4 +227,23 @@ func (r rule) assemble() []bpf.Instruction {
 		p[at] = j
 	}
 	return p
+}
+
+const (
+	mapMay = unix.MAP_ANONYMOUS | unix.MAP_FIXED | unix.MAP_NORESERVE | unix.MAP_STACK
+	// mapDroppable is MAP_DROPPABLE of Linux 6.11, in which the C library's and
+	// Go's random numbers keep their state; it is not counted, and goes away
+	// under pressure.
+	mapDroppable = 0x8
+)
+
+// advice is what the Go runtime and the platforms tell the kernel about memory.
+// Merging equal pages is not among it: it would tell sandboxes of each other.
+func advice() (rules []rule) {
+	for _, a := range []uint64{
+		unix.MADV_DONTNEED, unix.MADV_FREE, unix.MADV_HUGEPAGE, unix.MADV_NOHUGEPAGE, unix.MADV_COLLAPSE, unix.MADV_POPULATE_WRITE,
+	} {
+		rules = append(rules, rule{is(2, a)})
+	}
+	return rules
 }

@@ -182,6 +182,8 @@ func limit(data uint64, highest int) error {
 		{"core size", unix.RLIMIT_CORE, 0},
 		// There is no way left to make a descriptor; this is the second wall.
 		{"open files", unix.RLIMIT_NOFILE, uint64(highest) + 1},
+		// Files and memory files that are held cannot grow either.
+		{"file size", unix.RLIMIT_FSIZE, 0},
 		{"data size", unix.RLIMIT_DATA, data},
 	}
 	for _, l := range limits {

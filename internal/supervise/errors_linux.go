@@ -78,7 +78,9 @@ func last(diagnostics string) string {
 	if s == "" {
 		return ""
 	}
-	return fmt.Sprintf(": %.500s", s)
+	// A worker's words are shown, never obeyed by a terminal.
+	quoted := fmt.Sprintf("%.500q", s)
+	return ": " + quoted[1:len(quoted)-1]
 }
 
 // head keeps the beginning of what is written to it.

@@ -116,7 +116,7 @@ func (s *Supervisor) take() *Worker {
 		last := len(p.idle) - 1
 		w := p.idle[last]
 		p.idle = p.idle[:last]
-		if w.ended() {
+		if w.Ended() {
 			w.abandon() // what ended it will be told
 			continue
 		}

@@ -129,8 +129,13 @@ func (w *Worker) abandon() {
 	}
 }
 
-// ended says whether the process has ended, told or not.
-func (w *Worker) ended() bool {
+// Ended says whether the process has ended, told or not.
+func (w *Worker) Ended() bool {
+	select {
+	case <-w.done:
+		return true
+	default:
+	}
 	n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd.Fd()), Events: unix.POLLIN}}, 0)
 	return err == nil && n > 0
 }

@@ -75,6 +75,17 @@ type Reader struct {
 	max  int
 	head [headerSize]byte
 	buf  []byte
+	// more are the kinds that may be larger than max.
+	more map[Kind]int
+}
+
+// Allow lets frames of a kind have payloads of up to limit bytes, at most
+// MaxPayload.
+func (r *Reader) Allow(kind Kind, limit int) {
+	if r.more == nil {
+		r.more = map[Kind]int{}
+	}
+	r.more[kind] = min(limit, MaxPayload)
 }
 
 // NewReader reads frames with payloads of at most limit bytes from r; limit is
@@ -94,8 +105,13 @@ func (r *Reader) Next() (Frame, error) {
 	if f.Kind == 0 || f.Kind >= kindEnd {
 		return Frame{}, violation("a frame of kind %d", uint32(f.Kind))
 	}
-	if int64(n) > int64(r.max) {
-		return Frame{}, violation("a payload of %d bytes; at most %d are allowed", n, r.max)
+	limit := max(r.max, r.more[f.Kind])
+	if int64(n) > int64(limit) {
+		return Frame{}, violation("a payload of %d bytes; at most %d are allowed", n, limit)
+	}
+	// One large frame should not be remembered for ever.
+	if cap(r.buf) > 2*MaxOutputPayload && n <= MaxOutputPayload {
+		r.buf = nil
 	}
 	if err := r.fill(int(n)); err != nil {
 		return Frame{}, err
