@@ -14,6 +14,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/bench"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/doctor"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/image"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/mcp"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/repl"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/run"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/version"
@@ -65,6 +66,7 @@ python3, and nothing else of the machine is visible inside.`,
 	cmd.AddCommand(
 		run.NewCmd(f, nil),
 		repl.NewCmd(f, nil),
+		mcp.NewCmd(f, nil),
 		image.NewCmd(f),
 		doctor.NewCmd(f, nil),
 		bench.NewCmd(f, nil),

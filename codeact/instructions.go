@@ -1,0 +1,101 @@
+package codeact
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// absent are the modules of the standard library that the guest does not have,
+// of those that a model might want: what needs a terminal, a display or an
+// installer.
+var absent = []string{"curses", "ensurepip", "idlelib", "pip", "readline", "tkinter", "turtle"}
+
+// instructions are what is true of the sandboxes of package microvm under this
+// configuration. Tests ask a real one whether it is.
+func (c Config) instructions() string {
+	sentences := []string{
+		"Programs run in a stock CPython 3 in a micro-VM of their own, with its standard library and whatever packages its image has; nothing can be installed.",
+		"Not there: " + strings.Join(absent, ", ") + ".",
+		"A program is statements: print what you need to see, since the value of a last expression is not shown. input() meets the end of the input at once.",
+		c.aboutState(),
+		"Files can be written below /tmp and /work, in memory; nothing of the host's files, environment or names can be seen.",
+		"Threads and asyncio work, on one processor; other processes do not: subprocess, os.fork and multiprocessing raise OSError.",
+		c.aboutNetwork(),
+		c.aboutLimits(),
+	}
+	return strings.Join(sentences, " ")
+}
+
+func (c Config) aboutState() string {
+	if c.KeepsState {
+		return "Names, imports and files stay from one call to the next, until the sandbox is reset or lost; a result says so when it was lost."
+	}
+	return "Every call starts anew: no name, import or file of an earlier call is there, so a program must be complete."
+}
+
+func (c Config) aboutNetwork() string {
+	hosts := make([]string, 0, len(c.Allow))
+	for _, rule := range c.Allow {
+		host := rule.Host.String()
+		if rule.Methods != nil {
+			host += " (" + strings.Join(rule.Methods, ", ") + " only)"
+		}
+		hosts = append(hosts, host)
+	}
+	slices.Sort(hosts)
+	if len(hosts) == 0 {
+		return "There is no network: sockets reach the program itself only."
+	}
+	return "HTTP and HTTPS reach these hosts and nothing else: " + strings.Join(slices.Compact(hosts), ", ") +
+		". Use http_get(url) and http_post(url, body=..., content_type=...), which are there without an import and return a dict with \"status\", \"headers\" and \"body\" and follow no redirect," +
+		" or urllib.request; other sockets reach the program itself only."
+}
+
+func (c Config) aboutLimits() string {
+	limits := []string{"run for " + seconds(c.Timeout)}
+	if c.Bounds.Memory > 0 {
+		limits = append(limits, "use "+size(c.Bounds.Memory)+" of memory")
+	}
+	if c.Bounds.MaxOutput > 0 {
+		limits = append(limits, "print "+size(c.Bounds.MaxOutput))
+	}
+	if c.Bounds.MaxCode > 0 {
+		limits = append(limits, "be "+size(c.Bounds.MaxCode)+" long")
+	}
+	last := limits[len(limits)-1]
+	if rest := limits[:len(limits)-1]; len(rest) > 0 {
+		last = strings.Join(rest, ", ") + " and " + last
+	}
+	return "A program may " + last + "; one that reaches a limit is stopped and told."
+}
+
+// description is what a model reads before it decides to call the tool.
+func (c Config) description(instructions string) string {
+	result := "The result has what the program printed under stdout: and stderr:, and its exit code: when that is not 0; a traceback is under stderr:. A result that begins with Error: tells why the program did not come to an end."
+	if c.Shape == ShapeLabelled {
+		result = "The result says first whether the program came to an end of its own, and whether it succeeded; then what it printed under stdout: and stderr:, and its exit code: when that is not 0, or after Error: why it did not come to an end."
+	}
+	return "Run a Python program in a sandbox and read what it prints. Use it to compute, to work on data and to try things instead of guessing.\n\n" +
+		instructions + "\n\n" + result
+}
+
+// seconds is a time as the original writes it, such as 120s or 0.5s.
+func seconds(d time.Duration) string {
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + "s"
+}
+
+// size is a number of bytes in the largest unit that fits it exactly.
+func size(n int64) string {
+	for _, unit := range []struct {
+		name  string
+		bytes int64
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if n%unit.bytes == 0 {
+			return fmt.Sprintf("%d %s", n/unit.bytes, unit.name)
+		}
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

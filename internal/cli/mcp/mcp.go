@@ -1,0 +1,262 @@
+// Package mcp is the command that serves sandboxes to MCP clients.
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"runtime/debug"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mcp"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/router"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// The words of --cleanup.
+const (
+	cleanupSession = "session"
+	cleanupReset   = "reset"
+	cleanupDispose = "dispose"
+)
+
+// Options are all inputs of the command.
+type Options struct {
+	Factory *cli.Factory
+
+	// Sandboxes.
+	Image     string
+	Memory    cli.Size
+	Timeout   cli.Duration
+	MaxOutput cli.Size
+	Limits    cli.Choice
+	// Cleanup says when a sandbox is cleaned: one of the words above.
+	Cleanup      cli.Choice
+	MinIsolation cli.Choice
+	// Allow are hosts that programs may reach, AllowPrivate those that may be on
+	// private networks as well.
+	Allow, AllowPrivate []string
+
+	// HTTP is the address to serve at; empty for standard input and output.
+	HTTP        string
+	TokenFile   string
+	Origins     []string
+	MaxSessions int
+	Idle        cli.Duration
+
+	Log cli.Choice
+
+	// Backend makes the backend of the sandboxes.
+	Backend func(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbox.Backend, error)
+}
+
+// NewCmd makes the command; runF, if not nil, takes the place of its work.
+func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
+	o := &Options{
+		Factory:      f,
+		Memory:       cli.Size{Bytes: microvm.DefaultMemory, Min: microvm.MinMemory, Max: microvm.MaxMemory},
+		Timeout:      cli.Duration{Value: codeact.DefaultTimeout},
+		MaxOutput:    cli.Size{Bytes: microvm.DefaultMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
+		Cleanup:      cli.Choice{Value: cleanupSession, Choices: []string{cleanupSession, cleanupReset, cleanupDispose}},
+		MinIsolation: cli.Choice{Value: router.DefaultMinIsolation.String(), Choices: isolations()},
+		Idle:         cli.Duration{Value: mcp.DefaultIdle},
+		Log:          cli.Choice{Value: "warn", Choices: []string{"debug", "info", "warn", "error"}},
+		Backend:      newBackend,
+	}
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve sandboxes to MCP clients",
+		Long: `Serve sandboxes to clients of the Model Context Protocol, over standard input
+and output or, with --http, over streamable HTTP at the path ` + mcp.Path + `.
+
+The tools are ` + codeact.Name + ` and ` + mcp.ResetName + `. Each session has a sandbox of its
+own, which is gone when the session ends. Names stay from one call to the next
+unless --cleanup says otherwise.
+
+HTTP is for this machine's loopback address. Any other address needs a bearer
+token from a file, and a proxy in front that encrypts. Requests of web pages are
+refused unless their origin is the server's own or is named by --allow-origin.`,
+		Example: `  maf-sandbox mcp
+  maf-sandbox mcp --image data --memory 1GiB --timeout 5m
+  maf-sandbox mcp --http 127.0.0.1:8080`,
+		Args: cli.Args(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(); err != nil {
+				return err
+			}
+			if runF != nil {
+				return runF(cmd.Context(), o)
+			}
+			return run(cmd.Context(), o)
+		},
+	}
+	fl := cmd.Flags()
+	cli.ImageFlag(fl, &o.Image)
+	fl.Var(&o.Memory, "memory", "memory for Python objects")
+	fl.Var(&o.Timeout, "timeout", "stop a program after this time")
+	fl.Var(&o.MaxOutput, "max-output", "stop a program when it has written more than this")
+	cli.LimitsFlag(fl, &o.Limits)
+	fl.Var(&o.Cleanup, "cleanup", "when a sandbox is cleaned: after the session, or reset or disposed of after each call")
+	fl.Var(&o.MinIsolation, "min-isolation", "refuse to serve with less isolation than this")
+	fl.StringArrayVar(&o.Allow, "allow", nil, "let programs reach this `HOST` over HTTP; can be repeated")
+	fl.StringArrayVar(&o.AllowPrivate, "allow-private", nil, "the same for a `HOST` on a private or loopback address")
+	fl.StringVar(&o.HTTP, "http", "", "serve over HTTP at this `ADDRESS`, host:port")
+	fl.StringVar(&o.TokenFile, "token-file", "", "ask for the bearer token in this `FILE`")
+	fl.StringArrayVar(&o.Origins, "allow-origin", nil, "let web pages of this `ORIGIN` make requests, such as https://agents.example; can be repeated")
+	fl.IntVar(&o.MaxSessions, "max-sessions", mcp.DefaultMaxSessions, "sessions at once, over HTTP")
+	fl.Var(&o.Idle, "idle", "end a session that has been silent for this long, over HTTP")
+	fl.Var(&o.Log, "log", "what to log on standard error")
+	return cmd
+}
+
+// isolations are the words of the rungs, weakest first.
+func isolations() (words []string) {
+	for rung := sandbox.IsolationNone; rung <= sandbox.IsolationVM; rung++ {
+		words = append(words, rung.String())
+	}
+	return words
+}
+
+// maxSessions bounds --max-sessions: each has a process of its own.
+const maxSessions = 1024
+
+// check refuses options that make no sense.
+func (o *Options) check() error {
+	if o.HTTP == "" {
+		for name, set := range map[string]bool{"--token-file": o.TokenFile != "", "--allow-origin": len(o.Origins) > 0} {
+			if set {
+				return cli.Usagef("%s is for --http: standard input and output belong to whoever started the program", name)
+			}
+		}
+		return nil
+	}
+	loopback, err := mcp.ListenAddress(o.HTTP)
+	switch {
+	case err != nil:
+		return &cli.UsageError{Err: fmt.Errorf("--http: %w", err)}
+	case !loopback && o.TokenFile == "":
+		return cli.Usagef("--http %s can be reached by others: give --token-file FILE, or an address of this machine alone such as 127.0.0.1:8080", o.HTTP)
+	case o.MaxSessions < 1 || o.MaxSessions > maxSessions:
+		return cli.Usagef("--max-sessions must be from 1 to %d", maxSessions)
+	}
+	for _, origin := range o.Origins {
+		u, err := url.Parse(origin)
+		if err != nil || u.Scheme == "" || u.Host == "" || u.Scheme+"://"+u.Host != origin {
+			return cli.Usagef("--allow-origin %q is no origin: want scheme://host or scheme://host:port", origin)
+		}
+	}
+	return nil
+}
+
+// network is what the options let programs reach: rules for all of it, and the
+// hosts that may be on private addresses. What cannot be enforced is refused
+// here, since a refusal at the first program would reach a model only.
+func (o *Options) network() (rules []sandbox.EgressRule, private []sandbox.Host, err error) {
+	if rules, err = sandbox.AllowHosts(slices.Concat(o.Allow, o.AllowPrivate)...); err != nil {
+		return nil, nil, &cli.UsageError{Err: fmt.Errorf("--allow: %w", err)}
+	}
+	for _, rule := range rules[len(o.Allow):] {
+		private = append(private, rule.Host)
+	}
+	if len(rules) > 0 {
+		_, err = egress.NewPolicy(cli.Program, sandbox.Spec{Egress: sandbox.EgressAllowlist, EgressAllow: rules}, private...)
+	}
+	return rules, private, err
+}
+
+func run(ctx context.Context, o *Options) (err error) {
+	rules, private, err := o.network()
+	if err != nil {
+		return err
+	}
+	serveHTTP := mcp.HTTP{Origins: o.Origins, MaxSessions: o.MaxSessions, Idle: o.Idle.Value}
+	if o.TokenFile != "" {
+		if serveHTTP.Token, err = mcp.ReadToken(o.TokenFile); err != nil {
+			return err
+		}
+	}
+	logger := o.logger()
+	backend, err := o.Backend(o, private, logger)
+	if err != nil {
+		return err
+	}
+	// After the server, whose sessions end first.
+	defer func() { err = errors.Join(err, backend.Close()) }()
+	server, err := o.server(backend, rules, logger)
+	if err != nil {
+		return err
+	}
+	defer server.Close()
+
+	ctx, release := o.Factory.Interruptible(ctx)
+	defer release()
+	if warm, ok := backend.(interface{ Warm(context.Context) }); ok {
+		warming := make(chan struct{})
+		go func() { defer close(warming); warm.Warm(ctx) }()
+		defer func() { release(); <-warming }()
+	}
+	if o.HTTP == "" {
+		err := server.ServeStreams(ctx, o.Factory.Streams.In, o.Factory.Streams.Out)
+		if err != nil && ctx.Err() == nil {
+			return fmt.Errorf("the client's connection: %w", err)
+		}
+		return err
+	}
+	listener, err := net.Listen("tcp", o.HTTP)
+	if err != nil {
+		return fmt.Errorf("serve HTTP: %w", err)
+	}
+	_, _ = fmt.Fprintf(o.Factory.Streams.Err, "%s: serving MCP at http://%s%s\n", cli.Program, listener.Addr(), mcp.Path) // a hint only
+	return server.ServeHTTP(ctx, listener, serveHTTP)
+}
+
+// server makes the server over a backend.
+func (o *Options) server(backend sandbox.Backend, rules []sandbox.EgressRule, logger *slog.Logger) (*mcp.Server, error) {
+	var isolation sandbox.Isolation
+	if err := isolation.UnmarshalText([]byte(o.MinIsolation.Value)); err != nil {
+		return nil, err
+	}
+	cleanup := sandbox.CleanupReset
+	if o.Cleanup.Value == cleanupDispose {
+		cleanup = sandbox.CleanupDispose
+	}
+	r, err := router.New(router.Config{
+		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: requests{logger},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return mcp.New(mcp.Config{
+		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Logger: logger,
+		Tool: codeact.Config{
+			Timeout: o.Timeout.Value, Allow: rules,
+			Bounds: codeact.Bounds{Memory: o.Memory.Bytes, MaxOutput: o.MaxOutput.Bytes, MaxCode: microvm.DefaultMaxCode},
+		},
+	})
+}
+
+// logger writes to standard error, which clients show to people; it quotes
+// what a terminal would obey.
+func (o *Options) logger() *slog.Logger {
+	var level slog.Level
+	if level.UnmarshalText([]byte(o.Log.Value)) != nil {
+		level = slog.LevelWarn // not one of the choices
+	}
+	return slog.New(slog.NewTextHandler(o.Factory.Streams.Err, &slog.HandlerOptions{Level: level}))
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}

@@ -1,0 +1,287 @@
+package mcp
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+)
+
+// Path is where the protocol is served; everything else is not found.
+const Path = "/mcp"
+
+// Bounds and defaults of serving over HTTP.
+const (
+	// DefaultMaxSessions is how many sessions there may be at once: each may have
+	// a sandbox and its memory.
+	DefaultMaxSessions = 16
+	// DefaultIdle is how long a session may be silent. A client that vanishes says
+	// nothing, and its connection may have been closed long before.
+	DefaultIdle = 30 * time.Minute
+	// maxHeader bounds the headers of a request, in bytes.
+	maxHeader = 32 << 10
+	// readTimeout bounds how long a request may take to arrive.
+	readTimeout = 30 * time.Second
+	// keepAlive bounds how long a connection may be silent between requests.
+	keepAlive = 2 * time.Minute
+	// shutdownTimeout bounds how long answers on their way may take when the
+	// server ends.
+	shutdownTimeout = 5 * time.Second
+)
+
+// sessionHeader names the session of a request, in the protocol.
+const sessionHeader = "Mcp-Session-Id"
+
+// HTTP says how a server is served over HTTP.
+type HTTP struct {
+	// Token is what a request must bear; empty asks for none, and then only
+	// requests to a loopback name are served.
+	Token string
+	// Origins are the web origins whose pages may make requests, such as
+	// "https://agents.example"; a page of the server's own origin always may.
+	Origins []string
+	// MaxSessions and Idle bound the sessions; zero means DefaultMaxSessions and
+	// DefaultIdle.
+	MaxSessions int
+	Idle        time.Duration
+}
+
+// ListenAddress checks an address of the form host:port and says whether it is
+// of this machine alone.
+func ListenAddress(address string) (loopback bool, err error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || port == "" {
+		return false, fmt.Errorf("%q is no address: want host:port, such as 127.0.0.1:8080", address)
+	}
+	return isLoopback(host), nil
+}
+
+// isLoopback says whether a host without a port is this machine, by its text: a
+// name that is looked up could be anything at the next look.
+func isLoopback(host string) bool {
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return ip != nil && ip.IsLoopback()
+}
+
+// ServeHTTP serves clients at a listener, which it closes, until ctx is over.
+// Then sessions end, and their sandboxes are gone when it returns.
+func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, h HTTP) error {
+	server := &http.Server{
+		Handler: s.Handler(h), ReadHeaderTimeout: readTimeout, IdleTimeout: keepAlive, MaxHeaderBytes: maxHeader,
+		ErrorLog: slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	var err error
+	select {
+	case err = <-served:
+		served <- nil // for below
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	// Streams stay open as long as their sessions.
+	s.Close()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	defer cancel()
+	if server.Shutdown(ending) != nil {
+		_ = server.Close() // whoever is left does not read its answer
+	}
+	if ended := <-served; ended != nil && !errors.Is(ended, http.ErrServerClosed) {
+		err = errors.Join(err, ended)
+	}
+	return err
+}
+
+// Handler serves the protocol's streamable HTTP at Path.
+func (s *Server) Handler(h HTTP) http.Handler {
+	g := &gate{
+		server: s, http: h, token: sha256.Sum256([]byte(h.Token)),
+		next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
+			Logger: s.config.Logger, SessionTimeout: cmp.Or(h.Idle, DefaultIdle), MaxRequestBodyBytes: MaxMessage,
+			DisableLocalhostProtection: true, // the gate's own knows of tokens
+		}),
+	}
+	mux := http.NewServeMux()
+	mux.Handle(Path, g)
+	return mux
+}
+
+// gate lets requests in.
+type gate struct {
+	server *Server
+	http   HTTP
+	token  [sha256.Size]byte
+	next   http.Handler
+	// begin has one request at a time that may begin a session, so that the
+	// sessions can be counted.
+	begin sync.Mutex
+}
+
+// refusal is an answer of the gate's own.
+type refusal struct {
+	status int
+	text   string
+}
+
+func (r *refusal) Error() string { return r.text }
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	var body []byte
+	err := g.refuse(r)
+	if err == nil {
+		body, err = receive(w, r)
+	}
+	var no *refusal
+	if errors.As(err, &no) {
+		g.server.config.Logger.Warn("a request was refused", "status", no.status, "reason", no.text, "remote", r.RemoteAddr)
+		if no.status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+		}
+		http.Error(w, no.text, no.status)
+		return
+	}
+	switch {
+	case g.share(w, r) && r.Method == http.MethodOptions:
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodDelete:
+		g.delete(w, r)
+	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":
+		g.start(w, r, body)
+	default:
+		g.next.ServeHTTP(w, r)
+	}
+}
+
+// refuse says why a request is not served, before its body is looked at.
+func (g *gate) refuse(r *http.Request) error {
+	host := r.Host
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	switch {
+	case g.http.Token == "" && !isLoopback(host):
+		// A page whose name was pointed at this machine (DNS rebinding) is of the
+		// same origin as its requests; only the name tells.
+		return &refusal{http.StatusForbidden, fmt.Sprintf("this server is for this machine: it does not go by the name of %.100q", r.Host)}
+	case !g.allowsOrigin(r):
+		return &refusal{http.StatusForbidden, fmt.Sprintf("the origin %.100q is not allowed", r.Header.Get("Origin"))}
+	case r.Method != http.MethodOptions && !g.authorised(r):
+		// A browser asks by OPTIONS whether it may send the token at all.
+		return &refusal{http.StatusUnauthorized, "a bearer token is needed"}
+	}
+	return nil
+}
+
+// allowsOrigin says whether the page that made a request may. Programs other
+// than browsers send no origin.
+func (g *gate) allowsOrigin(r *http.Request) bool {
+	origins := r.Header.Values("Origin")
+	switch {
+	case len(origins) == 0:
+		return true
+	case len(origins) > 1:
+		return false
+	case slices.Contains(g.http.Origins, origins[0]):
+		return true
+	}
+	u, err := url.Parse(origins[0])
+	return err == nil && u.Scheme == "http" && u.Host != "" && u.Host == r.Host
+}
+
+// share tells the browser of a page of a named origin that the page may send
+// what the protocol needs and read the answer (CORS), and says whether there is
+// one. Precondition: the origin is allowed.
+func (g *gate) share(w http.ResponseWriter, r *http.Request) bool {
+	origin := r.Header.Get("Origin")
+	if !slices.Contains(g.http.Origins, origin) {
+		return false
+	}
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Access-Control-Expose-Headers", sessionHeader)
+	h.Add("Vary", "Origin")
+	if r.Method == http.MethodOptions {
+		h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+		h.Set("Access-Control-Allow-Headers", "Accept, Authorization, Content-Type, Last-Event-ID, MCP-Protocol-Version, "+sessionHeader)
+	}
+	return true
+}
+
+func (g *gate) authorised(r *http.Request) bool {
+	if g.http.Token == "" {
+		return true
+	}
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	sum := sha256.Sum256([]byte(token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(sum[:], g.token[:]) == 1
+}
+
+// receive reads the body, so that one that is too long or too slow is refused
+// before anything is begun for it. The deadline is not the server's own for all
+// requests: that one would end the streams of answers as well.
+func receive(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	if r.ContentLength > MaxMessage {
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("a message may have %d bytes", MaxMessage)}
+	}
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(readTimeout)) // a test's recorder has none
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxMessage))
+	_ = connection.SetReadDeadline(time.Time{})
+	var long *http.MaxBytesError
+	switch {
+	case errors.As(err, &long):
+		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("a message may have %d bytes", MaxMessage)}
+	case err != nil:
+		return nil, &refusal{http.StatusBadRequest, "the message did not arrive"}
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return body, nil
+}
+
+// start serves a request outside a session: one that begins a session, or asks
+// which protocol is spoken here and so has a session that ends with it.
+func (g *gate) start(w http.ResponseWriter, r *http.Request, body []byte) {
+	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
+		// The protocol wants initialize to be alone, and a program beside it would
+		// keep others from beginning.
+		http.Error(w, "a session begins with initialize alone", http.StatusBadRequest)
+		return
+	}
+	g.begin.Lock()
+	defer g.begin.Unlock()
+	if limit := cmp.Or(g.http.MaxSessions, DefaultMaxSessions); g.server.live() >= limit {
+		http.Error(w, fmt.Sprintf("there are %d sessions, which is the limit: end one first", limit), http.StatusServiceUnavailable)
+		return
+	}
+	g.next.ServeHTTP(w, r)
+}
+
+// delete ends a session. What runs in it is stopped first, since the session
+// waits for its answers; and the sandbox is gone before the client is told.
+func (g *gate) delete(w http.ResponseWriter, r *http.Request) {
+	ss := g.server.named(r.Header.Get(sessionHeader))
+	if ss != nil {
+		g.server.cancel(ss)
+	}
+	g.next.ServeHTTP(w, r)
+	if ss != nil {
+		g.server.finish(ss)
+	}
+}

@@ -1,0 +1,233 @@
+package mcp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/router"
+)
+
+// The names by which clients know the server and its second tool; the first is
+// codeact.Name.
+const (
+	ServerName = "maf-sandbox"
+	ResetName  = "reset_sandbox"
+)
+
+// Bounds and defaults.
+const (
+	// MaxMessage bounds a message of a client, in bytes: a program of the
+	// backend's default of 1 MiB, each byte of which JSON may write as six.
+	MaxMessage = 8 << 20
+	// maxWaiting bounds the calls of one session that are under way or wait for
+	// their turn.
+	maxWaiting = 32
+	// DefaultProgress is how often a client hears of a program that runs.
+	DefaultProgress = 2 * time.Second
+)
+
+// Config says what a server serves.
+type Config struct {
+	// Router serves the sandboxes. It stays the caller's, and so do its backends.
+	Router *router.Router
+	// KeepState has the programs of a session find what earlier ones left. The
+	// router should then reset after calls, not dispose: a reset_sandbox is the
+	// end of a call.
+	KeepState bool
+	// Tool is what execute_code is like; AgentID, Caller, KeepsState, Shape and
+	// Logger are filled in.
+	Tool codeact.Config
+	// Version is this program's, for clients.
+	Version string
+	// Progress is how often a client that asked for it hears of a program that
+	// runs; DefaultProgress when zero.
+	Progress time.Duration
+	// Logger hears of sessions and failures; nobody when nil. It gets no text of
+	// programs or of what they print.
+	Logger *slog.Logger
+}
+
+// Server serves sessions. All methods may be called at the same time.
+type Server struct {
+	config Config
+	sdk    *sdk.Server
+	// life ends when the server closes.
+	life context.Context
+	end  context.CancelFunc
+	// ended waits for the end of every session.
+	ended sync.WaitGroup
+
+	mu       sync.Mutex
+	closed   bool                            // guarded by mu
+	sessions map[*sdk.ServerSession]*session // guarded by mu
+}
+
+// New makes a server. Nothing is started. Errors are those of codeact.NewTool.
+func New(c Config) (*Server, error) {
+	c.Progress = cmp.Or(c.Progress, DefaultProgress)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	s := &Server{config: c, sessions: map[*sdk.ServerSession]*session{}}
+	// What clients are told of the tool is the same in every session.
+	model, err := s.newSession()
+	if err != nil {
+		return nil, err
+	}
+	s.life, s.end = context.WithCancel(context.Background())
+	s.sdk = sdk.NewServer(
+		&sdk.Implementation{Name: ServerName, Title: "Python sandbox", Version: c.Version},
+		&sdk.ServerOptions{
+			Instructions: "Run Python with " + codeact.Name + ", in a micro-VM of this session's own. " + ResetName + " puts it back to its start.",
+			Logger:       c.Logger,
+			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
+		},
+	)
+	s.addTools(model.tool)
+	return s, nil
+}
+
+// Serve serves one client over a transport until its session ends or ctx is
+// over; then what runs is stopped, and the sandbox is gone when Serve returns.
+// A client that closes its end in good order is no error.
+func (s *Server) Serve(ctx context.Context, t sdk.Transport) error {
+	ss, err := s.sdk.Connect(ctx, t, nil)
+	if err != nil {
+		return err
+	}
+	defer context.AfterFunc(ctx, func() { s.close(ss) })()
+	err = ss.Wait()
+	s.finish(ss)
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
+// ServeStreams serves one client that writes to in and reads from out, a message
+// a line. When in has ended, what came before may be answered for drainTime more.
+func (s *Server) ServeStreams(ctx context.Context, in io.Reader, out io.Writer) error {
+	lines := &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}, MaxLineLength: MaxMessage}
+	return s.Serve(ctx, draining{lines, drainTime})
+}
+
+type nopCloser struct{ io.Writer }
+
+func (nopCloser) Close() error { return nil }
+
+// Close ends every session and waits until its sandbox is gone, as far as the
+// router's bounds allow. Later calls are refused.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.end()
+	for ss := range s.sdk.Sessions() {
+		s.close(ss)
+	}
+	s.ended.Wait()
+}
+
+// cancel stops what runs in a session.
+func (s *Server) cancel(ss *sdk.ServerSession) {
+	s.mu.Lock()
+	of := s.sessions[ss]
+	s.mu.Unlock()
+	if of != nil {
+		of.end()
+	}
+}
+
+// close ends a session: what runs in it first, since the session waits for its
+// answers.
+func (s *Server) close(ss *sdk.ServerSession) {
+	s.cancel(ss)
+	_ = ss.Close() // it is over either way
+}
+
+// named finds a session by the id under which its client knows it; nil if there
+// is none.
+func (s *Server) named(id string) *sdk.ServerSession {
+	for ss := range s.sdk.Sessions() {
+		if id != "" && ss.ID() == id {
+			return ss
+		}
+	}
+	return nil
+}
+
+// live counts the sessions.
+func (s *Server) live() (n int) {
+	for range s.sdk.Sessions() {
+		n++
+	}
+	return n
+}
+
+var errClosed = errors.New("the server is closing")
+
+// session gives the session's side of the sandboxes; its end is awaited from
+// the first call on.
+func (s *Server) session(ss *sdk.ServerSession) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errClosed
+	}
+	if of := s.sessions[ss]; of != nil {
+		return of, nil
+	}
+	of, err := s.newSession()
+	if err != nil {
+		return nil, err
+	}
+	of.life, of.end = context.WithCancel(s.life)
+	s.sessions[ss] = of
+	s.ended.Go(func() {
+		_ = ss.Wait() // why it ended is the transport's affair
+		s.finish(ss)
+	})
+	return of, nil
+}
+
+// finish waits until nothing of a session that has ended is left.
+func (s *Server) finish(ss *sdk.ServerSession) {
+	s.mu.Lock()
+	of := s.sessions[ss]
+	s.mu.Unlock()
+	if of == nil {
+		return
+	}
+	of.finish()
+	s.mu.Lock()
+	delete(s.sessions, ss)
+	s.mu.Unlock()
+}
+
+// newSession makes a session that has not begun.
+func (s *Server) newSession() (*session, error) {
+	of := newSession(s.config)
+	c := s.config.Tool
+	c.AgentID, c.KeepsState, c.Shape, c.Logger = of.key.AgentID, s.config.KeepState, codeact.ShapePlain, s.config.Logger
+	c.Caller = func(context.Context) codeact.Caller {
+		return codeact.Caller{Scope: of.key.Scope, ThreadID: of.key.ThreadID}
+	}
+	var serves codeact.Router = s.config.Router
+	if s.config.KeepState {
+		serves = of
+	}
+	tool, err := codeact.NewTool(serves, c)
+	if err != nil {
+		return nil, err
+	}
+	of.tool = tool
+	return of, nil
+}

@@ -1,0 +1,185 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+)
+
+// result is the structured content beside the text; the words are those of
+// maf-sandbox run --json.
+type result struct {
+	Stdout string `json:"stdout"`
+	Stderr string `json:"stderr"`
+	// ExitCode is null beside an error.
+	ExitCode *int     `json:"exit_code"`
+	Error    *failure `json:"error"`
+	// StateLost says that what earlier calls left is gone though it was to stay.
+	StateLost  bool    `json:"state_lost"`
+	DurationMS float64 `json:"duration_ms"`
+}
+
+type failure struct {
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+}
+
+// outputSchema is the JSON schema of a result.
+func outputSchema() map[string]any {
+	typed := func(t any, description string) map[string]any {
+		return map[string]any{"type": t, "description": description}
+	}
+	return map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"stdout":    typed("string", "what the program printed"),
+			"stderr":    typed("string", "what it printed to standard error, with its traceback"),
+			"exit_code": typed([]any{"integer", "null"}, "what a process running the program would report"),
+			"error": map[string]any{
+				"type":        []any{"object", "null"},
+				"description": "why the program did not come to an end of its own",
+				"properties":  map[string]any{"kind": map[string]any{"type": "string"}, "message": map[string]any{"type": "string"}},
+				"required":    []any{"kind", "message"},
+			},
+			"state_lost":  typed("boolean", "names, imports and files of earlier calls are gone"),
+			"duration_ms": typed("number", "from the call to the result, waiting included"),
+		},
+		"required": []any{"stdout", "stderr", "exit_code", "error", "state_lost", "duration_ms"},
+	}
+}
+
+func (s *Server) addTools(model *codeact.Tool) {
+	no, yes, online := false, true, len(s.config.Tool.Allow) > 0
+	s.sdk.AddTool(&sdk.Tool{
+		Name: model.Name(), Title: "Run Python", Description: model.Description(),
+		InputSchema: model.Schema(), OutputSchema: outputSchema(),
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &online},
+	}, s.execute)
+	s.sdk.AddTool(&sdk.Tool{
+		Name: ResetName, Title: "Reset the sandbox",
+		Description: "Put the Python sandbox of this session back to its start: names, imports and files of earlier programs are gone. " +
+			"It has no parameters.",
+		InputSchema: map[string]any{"type": "object", "properties": map[string]any{}},
+		Annotations: &sdk.ToolAnnotations{DestructiveHint: &yes, OpenWorldHint: &no, IdempotentHint: true},
+	}, s.reset)
+}
+
+// execute is execute_code. What a model can mend is a result, as the protocol
+// wants; an error of Go answers a client that has given up.
+func (s *Server) execute(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	code, err := codeact.ParseArguments(string(req.Params.Arguments))
+	if err != nil {
+		return refused(err), nil
+	}
+	of, err := s.session(req.Session)
+	if err != nil {
+		return refused(err), nil
+	}
+	ctx, leave, err := of.enter(ctx)
+	if err != nil {
+		return refused(err), nil
+	}
+	defer leave()
+	defer s.progress(ctx, req)()
+	lost := false
+	outcome, err := of.tool.Execute(context.WithValue(ctx, lossKey{}, &lost), code)
+	if err != nil {
+		return nil, err
+	}
+	outcome.Lost = outcome.Lost || lost
+	return answer(outcome)
+}
+
+// reset is reset_sandbox.
+func (s *Server) reset(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	of, err := s.session(req.Session)
+	if err != nil {
+		return refused(err), nil
+	}
+	ctx, leave, err := of.enter(ctx)
+	if err != nil {
+		return refused(err), nil
+	}
+	defer leave()
+	there, err := of.reset(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("%s: %w", ResetName, ctx.Err())
+	case err != nil:
+		s.config.Logger.Error("a sandbox could not be reset", "key", of.key.String(), "error", err)
+		return told("Error: the sandbox could not be reset", true), nil
+	case !there && !s.config.KeepState:
+		return told("Every call starts anew: there is nothing to reset.", false), nil
+	}
+	return told("The sandbox is as new.", false), nil
+}
+
+func told(text string, isError bool) *sdk.CallToolResult {
+	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}, IsError: isError}
+}
+
+// refused is the result of a call that did nothing.
+func refused(err error) *sdk.CallToolResult { return told("Error: "+err.Error(), true) }
+
+// answer is the result of a program.
+func answer(o codeact.Outcome) (*sdk.CallToolResult, error) {
+	r := result{
+		Stdout: o.Stdout, Stderr: o.Stderr, StateLost: o.Lost,
+		DurationMS: float64(o.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
+	}
+	if o.Failure != "" {
+		r.Error = &failure{Kind: string(o.Failure), Message: o.Message()}
+	} else {
+		r.ExitCode = &o.ExitCode
+	}
+	structured, err := json.Marshal(r)
+	if err != nil {
+		return nil, fmt.Errorf("encode a result: %w", err)
+	}
+	res := told(o.Report(), o.Failure != "")
+	res.StructuredContent = json.RawMessage(structured)
+	return res, nil
+}
+
+// progress tells a client that asked for it, every so often until stop, that its
+// program still runs.
+func (s *Server) progress(ctx context.Context, req *sdk.CallToolRequest) (stop func()) {
+	token := req.Params.GetProgressToken()
+	if token == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	started := time.Now()
+	limit := s.config.Tool.Timeout
+	if limit == 0 {
+		limit = codeact.DefaultTimeout
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		ticker := time.NewTicker(s.config.Progress)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-ticker.C:
+			}
+			gone := time.Since(started)
+			// A client that does not take it will not take the result either.
+			_ = req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
+				ProgressToken: token, Progress: gone.Seconds(), Total: limit.Seconds(),
+				Message: "running for " + gone.Round(time.Second).String(),
+			})
+		}
+	})
+	return func() {
+		cancel()
+		group.Wait()
+	}
+}
