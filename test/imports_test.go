@@ -25,6 +25,9 @@ var mayImport = map[string][]string{
 	"control/liveness":             {},
 	"codeact":                      {"router", "sandbox"},
 	"internal/mcp":                 {"codeact", "router", "sandbox"},
+	"internal/wheel/pep440":        {},
+	"internal/wheel":               {"internal/wheel/pep440"},
+	"internal/selfupdate":          {"internal/wheel/pep440"},
 	"internal/worker": {
 		"guest", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm", "internal/linux",
 		"internal/linux/vfs", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",
