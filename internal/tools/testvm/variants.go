@@ -16,6 +16,10 @@ const (
 	realSystemd = "RealSystemd"
 	// controlGroup finds tests of supervised workers in control groups.
 	controlGroup = "ControlGroup|MemoryLimit"
+	// backend finds the conformance suite over the real backend and what else
+	// depends on the machine: what a program sees of it, who dies with whom, the
+	// ceiling. The rest is the same on every machine, and slow in emulation.
+	backend = "TheBackendConforms$|SeesNothing|IsKilledCosts|" + ceiling
 	// ceiling finds the backend's test of its memory ceiling.
 	ceiling = "TheCeilingIs"
 )
@@ -35,7 +39,7 @@ var rows = []row{
 	{plan.Unprivileged, "internal/cgroup", ""},
 	{plan.Unprivileged, "internal/jail", ""},
 	{plan.Unprivileged, "internal/supervise", ""},
-	{plan.Unprivileged, "microvm", ""},
+	{plan.Unprivileged, "microvm", backend},
 
 	{plan.Root, "internal/kvm", ""},
 	{plan.Root, "internal/platform/kvmvm", ""},
