@@ -37,7 +37,6 @@ type row struct {
 var rows = []row{
 	{plan.Unprivileged, "internal/owner", ""},
 	{plan.Unprivileged, "internal/cgroup", ""},
-	{plan.Unprivileged, "internal/jail", ""},
 	{plan.Unprivileged, "internal/supervise", ""},
 	{plan.Unprivileged, "microvm", backend},
 
