@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -86,6 +87,13 @@ func (m *fakeMachine) Run(ctx context.Context, r engine.Request) (engine.Result,
 		return engine.Result{}, errors.New("odd failure")
 	}
 	return engine.Result{}, nil
+}
+
+// programs are those that have run.
+func (m *fakeMachine) programs() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.ran)
 }
 
 func (m *fakeMachine) Reset(context.Context) error { m.generation++; return nil }
@@ -359,14 +367,21 @@ func TestAWorkerEndsWhenTheProtocolIsBroken(t *testing.T) {
 }
 
 func TestAWorkerIsSealedAndThenWarmBeforeItIsReady(t *testing.T) {
-	var c *client
-	var before []int // programs that had run at each seal
-	c = serve(t, func(k *Config) { k.Seal = func() error { before = append(before, len(c.m.ran)); return nil } })
+	sealed := make(chan int, 2) // programs that had run at each seal
+	c := serve(t, func(k *Config) {
+		m, _, err := k.Open(t.Context(), wire.Start{})
+		fake, ok := m.(*fakeMachine)
+		if err != nil || !ok {
+			t.Fatalf("%T, %v", m, err)
+		}
+		k.Seal = func() error { sealed <- len(fake.programs()); return nil }
+	})
 	if r := c.start(wire.Start{Warm: true}); r.Generation != "g1" {
 		t.Errorf("ready: %+v", r)
 	}
-	if len(c.m.ran) != 1 || len(before) != 1 || before[0] != 0 {
-		t.Errorf("ran %q, %v before the seal", c.m.ran, before)
+	close(sealed)
+	if before, ran := <-sealed, c.m.programs(); before != 0 || len(ran) != 1 || len(sealed) != 0 {
+		t.Errorf("ran %q, %d before the seal, %d more seals", ran, before, len(sealed))
 	}
 }
 
