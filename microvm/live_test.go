@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -282,6 +283,54 @@ type writerFunc func(p []byte)
 
 func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
 
+// A traced guest has a process of its own, which ends a moment after its worker.
+func TestADisposalIsConfirmedWhenTheGuestsProcessHasEndedToo(t *testing.T) {
+	if testEngine() != EnginePtrace {
+		t.Skipf("needs engine ptrace, chosen by %s", hosttest.Env)
+	}
+	b := open(t, nil)
+	for _, how := range []string{"disposed", "killed"} {
+		for range 10 {
+			ask(t, get(t, b, key()))
+			worker := workers(t)[0]
+			guests := children(t, worker, "")
+			if len(guests) != 1 {
+				t.Fatalf("guests %v", guests)
+			}
+			guest, err := unix.PidfdOpen(guests[0], 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if how == "killed" {
+				if err := unix.Kill(worker, unix.SIGKILL); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := b.Dispose(t.Context(), key(), sandbox.DisposeOptions{}); err != nil {
+				t.Fatal(err)
+			}
+			if n, err := unix.Poll([]unix.PollFd{{Fd: int32(guest), Events: unix.POLLIN}}, 0); n != 1 || err != nil {
+				t.Errorf("%s: the guest's process has not ended, %v", how, err)
+			}
+			_ = unix.Close(guest)
+		}
+	}
+}
+
+// dataSize is what RLIMIT_DATA counts of a process, in bytes.
+func dataSize(t *testing.T, pid int) (size int64) {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(status), "VmData:")
+	if _, err := fmt.Sscan(rest, &size); err != nil {
+		t.Fatalf("VmData of %d: %v", pid, err)
+	}
+	return size << 10
+}
+
 func TestTheCeilingIsTheOneThatWasAskedFor(t *testing.T) {
 	b := open(t, func(c *Config) { c.WorkerMemory = 1 << 30 })
 	s := get(t, b, key())
@@ -294,7 +343,15 @@ func TestTheCeilingIsTheOneThatWasAskedFor(t *testing.T) {
 	if len(all) != 1 {
 		t.Fatalf("workers %v", all)
 	}
-	name, want := fmt.Sprintf("/proc/%d/limits", all[0]), "Max data size             1073741824"
+	// A traced guest has a process of its own, whose part the worker does without.
+	guests := int64(0)
+	for _, guest := range children(t, all[0], "") {
+		guests += dataSize(t, guest)
+	}
+	name, want := fmt.Sprintf("/proc/%d/limits", all[0]), fmt.Sprintf("Max data size             %d ", int64(1<<30)-guests)
+	if traced := got.Engine == string(EnginePtrace); traced != (guests >= b.config.Memory) {
+		t.Errorf("engine %s, and guests with %d bytes", got.Engine, guests)
+	}
 	if enforcement() != EnforceRlimit {
 		own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", all[0]))
 		if err != nil {

@@ -1,7 +1,6 @@
 package microvm
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
@@ -53,11 +52,7 @@ func TestMain(m *testing.M) {
 // skipped where there can be none.
 func live(t testing.TB) Config {
 	t.Helper()
-	p, _, err := host.Open(string(testEngine()))
-	if err != nil {
-		expect.KVM.Skip(t, "needs engine %s: %v", testEngine(), err)
-	}
-	_ = p.Close()
+	hosttest.Open(t)
 	dir, err := cache()
 	if errors.Is(err, image.ErrNoPython) {
 		t.Skipf("needs a Python: %v", err)
@@ -83,5 +78,5 @@ func enforcement() Enforcement {
 	return EnforceRlimit
 }
 
-// testEngine is KVM, or what the variable names.
-func testEngine() Engine { return cmp.Or(Engine(os.Getenv("MAF_SANDBOX_TEST_ENGINE")), EngineKVM) }
+// testEngine is the strongest of this machine, unless hosttest.Env names one.
+func testEngine() Engine { return Engine(hosttest.Engine()) }

@@ -11,7 +11,7 @@ import (
 )
 
 // documents are those that name tests and scripts.
-var documents = []string{"SPECIFICATION.md", "RATIONALE.md", "docs/restore-contract.md"}
+var documents = []string{"SPECIFICATION.md", "RATIONALE.md", "docs/restore-contract.md", "docs/threat-model.md"}
 
 // Every test, subtest and script that the documents name is there.
 func TestDocumentsNameTestsThatExist(t *testing.T) {
@@ -32,7 +32,7 @@ func TestDocumentsNameTestsThatExist(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range regexp.MustCompile("`(Test[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllSubmatch(b, -1) {
+		for _, m := range regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllSubmatch(b, -1) {
 			if !bytes.Contains(sources.Bytes(), append([]byte("func "), append(m[1], '(')...)) {
 				t.Errorf("%s names %s, which does not exist", doc, m[1])
 			}

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 )
 
 // The engine in this process, without worker and supervisor: the difference is
@@ -53,7 +53,7 @@ func (s *suite) engineFresh(ctx context.Context, n int) (Samples, error) {
 
 // inProcess calls f with a template.
 func (s *suite) inProcess(ctx context.Context, f func(*engine.Template) (Samples, error)) (out Samples, err error) {
-	p, err := kvmvm.New()
+	p, _, err := host.Open(string(s.config.Engine))
 	if err != nil {
 		return out, err
 	}

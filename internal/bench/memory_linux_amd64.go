@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"time"
 
@@ -11,10 +12,15 @@ import (
 )
 
 // memory makes sandboxes, warms them up and resets them, and looks at what each
-// worker has, with its share of the supervisor.
+// worker has, with the process of its guest if there is one, and its share of
+// the supervisor.
 func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 	err = s.crowd(ctx, n, func(b *box) error { return errors.Join(b.ask(ctx), b.Reset(ctx)) }, func() error {
-		supervisor, workers, err := family(n)
+		all, err := descendants()
+		if err != nil {
+			return err
+		}
+		supervisor, workers, err := family(all, n)
 		if err != nil {
 			return err
 		}
@@ -23,7 +29,7 @@ func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 			return err
 		}
 		for _, pid := range workers {
-			one, err := proportional(pid)
+			one, err := proportional(append(childrenOf(all, pid), pid)...)
 			if err != nil {
 				return err
 			}
@@ -35,18 +41,10 @@ func (s *suite) memory(ctx context.Context, n int) (out Samples, err error) {
 }
 
 // family finds the child of this process that has n children.
-func family(n int) (parent int, children []int, err error) {
-	all, err := descendants()
-	if err != nil {
-		return 0, nil, err
-	}
-	of := map[int][]int{}
-	for _, p := range all {
-		of[p.parent] = append(of[p.parent], p.pid)
-	}
-	for _, p := range all {
-		if len(of[p.pid]) == n {
-			return p.pid, of[p.pid], nil
+func family(all []process, n int) (parent int, children []int, err error) {
+	for _, pid := range childrenOf(all, os.Getpid()) {
+		if children := childrenOf(all, pid); len(children) == n {
+			return pid, children, nil
 		}
 	}
 	return 0, nil, fmt.Errorf("there is no supervisor with %d workers", n)

@@ -50,6 +50,16 @@ func descendants() ([]process, error) {
 	return all, nil
 }
 
+// childrenOf are those of a process among all.
+func childrenOf(all []process, parent int) (pids []int) {
+	for _, p := range all {
+		if p.parent == parent {
+			pids = append(pids, p.pid)
+		}
+	}
+	return pids
+}
+
 const (
 	// quiet is how long the processes below this one must have done next to
 	// nothing to be taken for ready, and quietShare how much that is.
@@ -107,17 +117,25 @@ func busy() (time.Duration, error) {
 	return sum, nil
 }
 
-// proportional gives the proportional set size of a process in MiB: pages that
-// it shares count in part. Workers can be read by root only.
-func proportional(pid int) (float64, error) {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
-	if errors.Is(err, fs.ErrPermission) {
-		return 0, fmt.Errorf("%w: only root can read the memory of jailed processes", ErrSkipped)
+// proportional gives the proportional set size of processes together in MiB:
+// pages that they share with others count in part. Workers can be read by root
+// only.
+func proportional(pids ...int) (sum float64, err error) {
+	for _, pid := range pids {
+		b, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+		if errors.Is(err, fs.ErrPermission) {
+			return 0, fmt.Errorf("%w: only root can read the memory of jailed processes", ErrSkipped)
+		}
+		if err != nil {
+			return 0, err
+		}
+		one, err := kibibytes(b, "Pss:")
+		if err != nil {
+			return 0, err
+		}
+		sum += one
 	}
-	if err != nil {
-		return 0, err
-	}
-	return kibibytes(b, "Pss:")
+	return sum, nil
 }
 
 // available gives the memory that the machine has left, in MiB.

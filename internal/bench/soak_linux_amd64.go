@@ -114,17 +114,15 @@ func (s *signal) done() {
 }
 
 // killWorker kills the only process that is a child of a child of this one and
-// not of another backend.
+// not of another backend. A worker may have a child itself, its guest.
 func killWorker() error {
 	all, err := descendants()
 	if err != nil {
 		return err
 	}
 	var workers []int
-	for _, p := range all {
-		if p.parent != os.Getpid() {
-			workers = append(workers, p.pid)
-		}
+	for _, supervisor := range childrenOf(all, os.Getpid()) {
+		workers = append(workers, childrenOf(all, supervisor)...)
 	}
 	if len(workers) != 1 {
 		return fmt.Errorf("%d workers are there instead of the one to be killed", len(workers))

@@ -1,11 +1,13 @@
 package bench
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 )
 
@@ -98,9 +100,40 @@ func TestDescendantsAreChildrenAndTheirs(t *testing.T) {
 	if !child || !grandchild {
 		t.Errorf("child %v, grandchild %v in %v", child, grandchild, all)
 	}
-	parent, children, err := family(1)
+	parent, children, err := family(all, 1)
 	if err != nil || parent != cmd.Process.Pid || len(children) != 1 {
 		t.Errorf("got %d, %v, %v", parent, children, err)
+	}
+}
+
+// A traced guest is a child of its worker.
+func TestOnlyAWorkerIsKilledAndNotItsGuest(t *testing.T) {
+	cmd := exec.Command("/bin/sh", "-c", "sh -c 'sleep 600 & echo $$ $!; wait' & wait")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var worker, guest int
+	if _, err := fmt.Fscan(out, &worker, &guest); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = syscall.Kill(guest, syscall.SIGKILL)
+		_ = cmd.Wait()
+	})
+	if err := killWorker(); err != nil {
+		t.Fatal(err)
+	}
+	// Its parent waits for it and then ends; the guest still holds the pipe.
+	state, err := cmd.Process.Wait()
+	if err != nil || !state.Exited() {
+		t.Errorf("the supervisor: %v, %v", state, err)
+	}
+	if err := syscall.Kill(guest, 0); err != nil {
+		t.Errorf("the guest: %v", err)
 	}
 }
 

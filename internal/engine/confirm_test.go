@@ -4,7 +4,6 @@ package engine
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -14,8 +13,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/guest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 )
 
 // imageFile captures the machine's Python, unless a ready image is named.
@@ -41,11 +39,7 @@ func imageFile(t *testing.T) string {
 // A driver that does not reseed, as damage or a hostile image could have it,
 // never gets a program's output out.
 func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
-	p, _, err := host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM))
-	if err != nil {
-		expect.KVM.Skip(t, "needs a platform: %v", err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
+	p := hosttest.Open(t)
 	im, err := image.Open(imageFile(t))
 	if err != nil {
 		t.Fatal(err)

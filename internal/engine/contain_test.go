@@ -16,6 +16,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 )
 
 // mistaken is a platform whose machines let the personality fail as if it had
@@ -74,7 +75,7 @@ func faultingMap(t *testing.T) []byte {
 // A mistake in the personality costs the machine whose program provoked it,
 // and nobody else.
 func TestAPanicOfThePersonalityIsContained(t *testing.T) {
-	p := &mistaken{Platform: openPlatform(t)}
+	p := &mistaken{Platform: hosttest.Open(t)}
 	tm := template(t, func(c *engine.Config) { c.Platform = p })
 	tm.Sync()
 	bystander := machine(t, tm)

@@ -3,7 +3,6 @@
 package engine_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +14,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 )
 
 // scratch is the folder of this test run.
@@ -51,24 +49,6 @@ func patience(d time.Duration) time.Duration {
 		return 12 * d
 	}
 	return d
-}
-
-// engineName is the platform that guests run on: KVM, unless
-// MAF_SANDBOX_TEST_ENGINE names another one.
-var engineName = cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM)
-
-// openPlatform gives the platform or skips the test by name and reason.
-func openPlatform(t testing.TB) host.Platform {
-	t.Helper()
-	p, _, err := host.Open(engineName)
-	if err != nil && (inTestVM || !errors.Is(err, platform.ErrUnavailable)) {
-		t.Fatal(err)
-	}
-	if err != nil {
-		t.Skipf("needs engine %s: %v", engineName, err)
-	}
-	t.Cleanup(func() { _ = p.Close() })
-	return p
 }
 
 var images = struct {
@@ -115,7 +95,7 @@ func imageOf(t testing.TB, o image.Options) string {
 // template boots the machine's own Python with a configuration.
 func template(t testing.TB, change func(*engine.Config)) *engine.Template {
 	t.Helper()
-	c := engine.Config{Platform: openPlatform(t), Grace: grace, Cache: filepath.Join(scratch, "templates")}
+	c := engine.Config{Platform: hosttest.Open(t), Grace: grace, Cache: filepath.Join(scratch, "templates")}
 	if change != nil {
 		change(&c)
 	}

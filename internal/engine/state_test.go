@@ -16,6 +16,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 )
 
 func reset(t testing.TB, vm *engine.VM) {
@@ -258,7 +259,7 @@ func TestMemoryIsASizeOfTheMachineNotOfTheTemplate(t *testing.T) {
 		reset(t, vm)
 		output(t, vm, "print(6*7)", "42\n")
 	}
-	_, err := engine.Open(context.Background(), engine.Config{Image: imageOf(t, image.Options{}), Platform: openPlatform(t), Memory: 1 << 20})
+	_, err := engine.Open(context.Background(), engine.Config{Image: imageOf(t, image.Options{}), Platform: hosttest.Open(t), Memory: 1 << 20})
 	if !errors.Is(err, engine.ErrRefused) {
 		t.Errorf("1 MiB: %v", err)
 	}

@@ -24,6 +24,9 @@ type cage interface {
 	attributes(*syscall.SysProcAttr)
 	// started is called with the process before it is told to work.
 	started(pid int) error
+	// ready is called with a worker that has a process for its guest, before it is
+	// given to anybody.
+	ready(pid int) error
 	// kill kills what is in the cage besides the process itself.
 	kill() error
 	// outOfMemory says whether the process has ended for want of memory.
@@ -87,6 +90,7 @@ type grouped struct{ *cgroup.Group }
 
 func (g *grouped) attributes(a *syscall.SysProcAttr) { a.UseCgroupFD, a.CgroupFD = true, g.FD() }
 func (g *grouped) started(int) error                 { return nil }
+func (g *grouped) ready(int) error                   { return nil }
 func (g *grouped) kill() error                       { return g.Kill() }
 func (g *grouped) remove(ctx context.Context) error  { return g.Remove(ctx) }
 
@@ -95,10 +99,12 @@ func (g *grouped) outOfMemory(GoneError) bool {
 	return err == nil && e.Killed()
 }
 
-// rlimit is a cage for a process that cannot fork, and so is alone.
+// rlimit is the limit of a process. One that is traced for a worker has the
+// same, and the worker then does with as much less as that process has (package
+// worker).
 type rlimit struct{ max uint64 }
 
-func (r rlimit) prepare(string) (cage, error)    { return r, nil }
+func (r rlimit) prepare(string) (cage, error)    { return &single{rlimit: r}, nil }
 func (r rlimit) attributes(*syscall.SysProcAttr) {}
 
 // started sets the limit from outside: it holds before the worker has a guest,
@@ -118,6 +124,7 @@ func (r rlimit) started(pid int) error {
 	return nil
 }
 
+func (r rlimit) ready(int) error              { return nil }
 func (r rlimit) kill() error                  { return nil }
 func (r rlimit) remove(context.Context) error { return nil }
 

@@ -21,7 +21,8 @@ const (
 	// Systemd is a control group for each worker, below one that systemd
 	// delegates to the supervisor, and takes away when nothing of it is left.
 	Systemd Enforcement = "systemd"
-	// Rlimit is RLIMIT_DATA for the worker's process, which cannot fork.
+	// Rlimit is RLIMIT_DATA for the worker's process, which cannot fork once it is
+	// sealed; what a traced guest's process has counts.
 	Rlimit Enforcement = "rlimit"
 )
 

@@ -142,6 +142,7 @@ func (c *stuck) kill() error {
 	return nil
 }
 
+func (c *stuck) ready(int) error { return nil }
 func (c *stuck) remove(context.Context) error {
 	if c.removes++; c.removes < 3 {
 		return errStuck

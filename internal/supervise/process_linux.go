@@ -75,7 +75,10 @@ func (s *server) start(ctx context.Context, e enforcer, id uint64, what wire.Sta
 		}
 		return p, fmt.Errorf("not ready: %w", err)
 	}
-	return p, nil
+	if !s.traces() {
+		return p, nil
+	}
+	return p, p.cage.ready(p.cmd.Process.Pid)
 }
 
 // spawn makes the process and begins to wait for its end.

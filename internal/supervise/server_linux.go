@@ -116,7 +116,7 @@ func (s *server) loop() {
 // takes the end of the thread that started a process for its parent's death.
 func (s *server) spawner() {
 	runtime.LockOSThread()
-	dropBounding(s.settings.Start.Engine != "" && s.settings.Start.Engine != engineKVM)
+	dropBounding(s.traces())
 	for f := range s.spawns {
 		f()
 	}
@@ -256,6 +256,11 @@ func (s *server) started(p *process) {
 	call := s.waiting[0]
 	s.waiting = s.waiting[1:]
 	s.grant(call, p)
+}
+
+// traces says whether workers may have a process for their guest.
+func (s *server) traces() bool {
+	return s.settings.Start.Engine != "" && s.settings.Start.Engine != engineKVM
 }
 
 // failed refuses the call that has waited longest, if there is one.

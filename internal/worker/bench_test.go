@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
@@ -18,11 +18,7 @@ import (
 // BenchmarkFirstResult is the time from asking a supervisor for a worker until
 // the result of its first program is there: N3 with a process.
 func BenchmarkFirstResult(b *testing.B) {
-	p, err := kvmvm.New()
-	if err != nil {
-		b.Skipf("needs a usable /dev/kvm: %v", err)
-	}
-	_ = p.Close()
+	hosttest.Open(b)
 	for _, c := range []struct {
 		name  string
 		spare int
@@ -35,7 +31,7 @@ func BenchmarkFirstResult(b *testing.B) {
 			}
 			s, err := supervise.Start(supervise.Config{
 				Lock: l.File(), Role: Role, Spare: c.spare,
-				Start:  wire.Start{Image: testImage(b, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: c.spare > 0},
+				Start:  wire.Start{Engine: hosttest.Engine(), Image: testImage(b, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second, Warm: c.spare > 0},
 				Limits: supervise.Limits{Enforcement: supervise.Rlimit, MemoryMax: 4 << 30},
 			})
 			if err != nil {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
@@ -105,17 +106,35 @@ func signal(t *testing.T, fd int, s unix.Signal) {
 	}
 }
 
+// awaitStop waits until every thread of a process stands still, which is a
+// moment after the signal.
+func awaitStop(t *testing.T, pid int) {
+	t.Helper()
+	for end := time.Now().Add(hang); time.Now().Before(end); runtime.Gosched() {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+		if err != nil || len(threads) == 0 {
+			t.Fatalf("threads of %d: %v, %v", pid, threads, err)
+		}
+		still := 0
+		for _, name := range threads {
+			if b, err := os.ReadFile(name); err == nil && strings.Contains(string(b), ") T ") {
+				still++
+			}
+		}
+		if still == len(threads) {
+			return
+		}
+	}
+	t.Fatalf("process %d does not stop", pid)
+}
+
 // TestJailedWorkerDiesWithItsSupervisor leaves nobody but the kernel to kill it:
 // a change of privileges, such as a jail makes, can make the kernel forget that
 // it should (man 2 prctl, PR_SET_PDEATHSIG).
 func TestJailedWorkerDiesWithItsSupervisor(t *testing.T) {
-	p, err := kvmvm.New()
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
-	}
-	_ = p.Close()
+	hosttest.Open(t)
 	dir := t.TempDir()
-	start, err := json.Marshal(wire.Start{Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second})
+	start, err := json.Marshal(wire.Start{Engine: hosttest.Engine(), Image: testImage(t, dir), Templates: filepath.Join(dir, "templates"), Grace: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,6 +165,7 @@ func TestJailedWorkerDiesWithItsSupervisor(t *testing.T) {
 	// end of its host, and the host not that of the supervisor.
 	signal(t, worker, unix.SIGSTOP)
 	signal(t, supervisor, unix.SIGSTOP)
+	awaitStop(t, supervisors[0])
 	if err := host.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}

@@ -65,7 +65,11 @@ func (m *machine) seal() error {
 		return err
 	}
 	needs := m.platform.Needs()
-	spec := jail.Spec{Keep: fds, Ioctls: needs.Ioctls}
+	data, err := dataLimit(needs.Children)
+	if err != nil {
+		return err
+	}
+	spec := jail.Spec{Keep: fds, Ioctls: needs.Ioctls, DataLimit: data}
 	for _, c := range needs.Children {
 		spec.Trace = append(spec.Trace, jail.Tracee(c))
 	}

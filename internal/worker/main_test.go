@@ -18,6 +18,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/supervise"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
@@ -204,7 +205,7 @@ func (c *client) serveAsks(number uint32) (out []byte, d wire.Done) {
 func TestAProgramInAJailedWorkerAsksTheHost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	t.Cleanup(cancel)
-	w := acquire(ctx, t, supervisor(ctx, t, host.KVM))
+	w := acquire(ctx, t, supervisor(ctx, t, hosttest.Engine()))
 	c := newClient(t, w)
 	for i, k := range []struct {
 		code, want, kind string
@@ -230,7 +231,7 @@ func TestAProgramInAJailedWorkerAsksTheHost(t *testing.T) {
 
 func BenchmarkAskThroughAWorker(b *testing.B) {
 	ctx := context.Background()
-	s := supervisor(ctx, b, host.KVM)
+	s := supervisor(ctx, b, hosttest.Engine())
 	for _, size := range []int{10, 15 << 10} {
 		b.Run(strconv.Itoa(size), func(b *testing.B) {
 			w := acquire(ctx, b, s)

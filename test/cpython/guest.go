@@ -30,7 +30,7 @@ type sandbox struct {
 // openSandbox captures the interpreter with its tests, unless the cache has it,
 // and boots it.
 func openSandbox(ctx context.Context, p *Interpreter, cache string, again bool, say func(string)) (*sandbox, error) {
-	platform, _, err := host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM))
+	platform, _, err := host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.Auto))
 	if err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ func TestCPythonsOwnTestsAgree(t *testing.T) {
 	}
 	err := run(t.Context(), o, &out)
 	if errors.Is(err, errNoTests) || errors.Is(err, platform.ErrUnavailable) {
-		t.Skipf("needs CPython %s with its test package, and /dev/kvm: %v", o.minor, err)
+		t.Skipf("needs CPython %s with its test package, and an engine: %v", o.minor, err)
 	}
 	t.Log(out.String())
 	if err != nil {

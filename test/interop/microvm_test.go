@@ -15,7 +15,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -24,11 +24,7 @@ import (
 // realHost is a host whose sandboxes are micro-VMs, or the test is skipped.
 func realHost(t *testing.T, dir string) *router.Router {
 	t.Helper()
-	p, err := kvmvm.New()
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
-	}
-	_ = p.Close()
+	hosttest.Open(t)
 	cache := t.TempDir()
 	store, err := image.OpenStore(filepath.Join(cache, "images"))
 	if err == nil {
@@ -40,7 +36,7 @@ func realHost(t *testing.T, dir string) *router.Router {
 	if err != nil {
 		t.Fatal(err)
 	}
-	backend, err := microvm.New(microvm.Config{CacheDir: cache, Private: true, Enforcement: microvm.EnforceRlimit})
+	backend, err := microvm.New(microvm.Config{CacheDir: cache, Private: true, Engine: microvm.Engine(hosttest.Engine()), Enforcement: microvm.EnforceRlimit})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +46,7 @@ func realHost(t *testing.T, dir string) *router.Router {
 		}
 	})
 	monitor := control.NewMonitor(backend)
-	r, err := router.New(router.Config{Backends: []sandbox.Backend{monitor}, MinCleanup: sandbox.CleanupReset})
+	r, err := router.New(router.Config{Backends: []sandbox.Backend{monitor}, MinIsolation: backend.Isolation(), MinCleanup: sandbox.CleanupReset})
 	if err != nil {
 		t.Fatal(err)
 	}

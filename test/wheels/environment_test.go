@@ -4,7 +4,6 @@ package wheels
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +20,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 )
 
 const (
@@ -71,7 +71,7 @@ func closeAll() {
 }
 
 func openAll(ctx context.Context) (err error) {
-	if opened.platform, _, err = host.Open(cmp.Or(os.Getenv("MAF_SANDBOX_TEST_ENGINE"), host.KVM)); err != nil {
+	if opened.platform, _, err = host.Open(hosttest.Engine()); err != nil {
 		return fmt.Errorf("%w an engine: %v", errNeeds, err)
 	}
 	cache, err := os.UserCacheDir()

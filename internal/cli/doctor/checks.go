@@ -31,9 +31,9 @@ type Host struct {
 	// Features runs a guest and counts the processor's features that it sees and
 	// names those that it does not.
 	Features func() (seen int, missing []string, err error)
-	// Traced tries the engine that stands in for a virtual machine: the isolation
-	// that it reaches, and why not more.
-	Traced func() (isolation, lacks string, err error)
+	// Traced tries the engine that stands in for a virtual machine. With an error
+	// there may be a Fix.
+	Traced func() (Traced, error)
 	// User gives the user's name, Group that of the group of the KVM device.
 	User, Group func() string
 	// Python looks for the Python that would be captured.
@@ -48,6 +48,14 @@ type Host struct {
 	Worker func(ctx context.Context) (microvm.Info, error)
 	// Images counts the images in the cache, Templates the templates.
 	Images, Templates func(dir string) (int, error)
+}
+
+// Traced is what traced processes can be here.
+type Traced struct {
+	// Isolation is the rung that they reach, Lacks why it is not a higher one.
+	Isolation, Lacks string
+	// Fix is the command that mends it, if one is known.
+	Fix string
 }
 
 // KVMStep is a step on the way to a virtual machine.
@@ -90,8 +98,8 @@ func (h Host) kernel() Check {
 func (h Host) engines(vendor string) []Check {
 	checks := h.kvm(vendor)
 	last := &checks[len(checks)-1]
-	isolation, lacks, err := h.Traced()
-	traced := Check{"traced", OK, "a traced process can stand in for a virtual machine, isolation " + isolation, ""}
+	t, err := h.Traced()
+	traced := Check{"traced", OK, "a traced process can stand in for a virtual machine, isolation " + t.Isolation, ""}
 	switch {
 	case err != nil && last.Status == Fail:
 		traced.Status, traced.Detail = Fail, "nor can a traced process stand in: "+err.Error()
@@ -100,10 +108,13 @@ func (h Host) engines(vendor string) []Check {
 	case last.Status == Fail:
 		last.Status = Warn
 		traced.Status = Warn
-		traced.Detail = "a traced process stands in for the virtual machine, isolation " + isolation + " instead of microvm"
+		traced.Detail = "a traced process stands in for the virtual machine, isolation " + t.Isolation + " instead of microvm"
 	}
-	if err == nil && lacks != "" {
-		traced.Detail += "; no namespaces of its own: " + lacks
+	if err == nil && t.Lacks != "" {
+		traced.Detail += "; no namespaces of its own: " + t.Lacks
+	}
+	if traced.Status != OK {
+		traced.Fix = t.Fix
 	}
 	return append(checks, traced)
 }

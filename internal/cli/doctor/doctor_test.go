@@ -28,7 +28,7 @@ func healthy(dir string) Host {
 		PagemapScan: func() bool { return true },
 		KVM:         func() (KVMStep, error) { return KVMReady, nil },
 		Features:    func() (int, []string, error) { return 20, nil, nil },
-		Traced:      func() (string, string, error) { return "", "", errors.New("ptrace is forbidden") },
+		Traced:      func() (Traced, error) { return Traced{}, errors.New("ptrace is forbidden") },
 		User:        func() string { return "ada" },
 		Group:       func() string { return "kvm" },
 		Python:      func(context.Context) (string, error) { return "/usr/bin/python3 is Python 3.12.1", nil },
@@ -119,33 +119,37 @@ func TestATracedProcessStandsInForAVirtualMachine(t *testing.T) {
 	for _, r := range []struct {
 		name        string
 		kvm, traced bool
-		lacks       string
+		lacks, fix  string
 		device      Status
 		check       Status
 		detail      string
 	}{
-		{"both work", true, true, "", OK, OK, "isolation container"},
-		{"only KVM works", true, false, "", OK, Warn, "cannot stand in"},
-		{"only a traced process works", false, true, "", Warn, Warn, "container instead of microvm"},
-		{"without namespaces", false, true, "not permitted", Warn, Warn, "no namespaces of its own: not permitted"},
-		{"neither works", false, false, "", Fail, Fail, "nor can a traced process stand in: forbidden"},
+		{"both work", true, true, "", "", OK, OK, "isolation container"},
+		{"both work, without namespaces", true, true, "not permitted", "", OK, OK, "no namespaces of its own: not permitted"},
+		{"only KVM works", true, false, "", "sysctl one", OK, Warn, "cannot stand in"},
+		{"only a traced process works", false, true, "", "", Warn, Warn, "container instead of microvm"},
+		{"without namespaces", false, true, "not permitted", "sysctl two", Warn, Warn, "no namespaces of its own: not permitted"},
+		{"neither works", false, false, "", "sysctl three", Fail, Fail, "nor can a traced process stand in: forbidden"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			h := healthy(t.TempDir())
 			if !r.kvm {
 				h.KVM = step(KVMNothing, fs.ErrNotExist)
 			}
-			h.Traced = func() (string, string, error) {
+			h.Traced = func() (Traced, error) {
 				if !r.traced {
-					return "", "", errors.New("forbidden")
+					return Traced{Fix: r.fix}, errors.New("forbidden")
 				}
-				return "container", r.lacks, nil
+				if r.kvm {
+					return Traced{"container", r.lacks, "not needed now"}, nil
+				}
+				return Traced{"container", r.lacks, r.fix}, nil
 			}
 			checks := h.Checks(t.Context())
 			if c := find(checks, "kvm-device"); c.Status != r.device {
 				t.Errorf("got %+v", c)
 			}
-			if c := find(checks, "traced"); c.Status != r.check || !strings.Contains(c.Detail, r.detail) {
+			if c := find(checks, "traced"); c.Status != r.check || !strings.Contains(c.Detail, r.detail) || c.Fix != r.fix {
 				t.Errorf("got %+v", c)
 			}
 		})

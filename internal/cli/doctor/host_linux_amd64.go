@@ -51,12 +51,17 @@ func probeFeatures() (int, []string, error) {
 }
 
 // probeTraced opens the platform, which tries a guest.
-func probeTraced() (isolation, lacks string, err error) {
+func probeTraced() (Traced, error) {
 	p, err := ptrace.New()
-	if err != nil {
-		return "", "", err
+	if r := (*ptrace.Refusal)(nil); errors.As(err, &r) {
+		return Traced{Fix: r.Command}, err
 	}
-	return p.Isolation(), p.Lacks(), p.Close()
+	if err != nil {
+		return Traced{}, err
+	}
+	t := Traced{Isolation: p.Isolation()}
+	t.Lacks, t.Fix = p.Lacks()
+	return t, p.Close()
 }
 
 // deviceGroup names the group that may open the KVM device.

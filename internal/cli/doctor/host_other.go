@@ -16,4 +16,4 @@ func writable(string) error      { return errors.ErrUnsupported }
 
 func probeFeatures() (int, []string, error) { return 0, nil, errors.ErrUnsupported }
 
-func probeTraced() (isolation, lacks string, err error) { return "", "", errors.ErrUnsupported }
+func probeTraced() (Traced, error) { return Traced{}, errors.ErrUnsupported }

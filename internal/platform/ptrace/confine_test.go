@@ -54,7 +54,7 @@ func TestAGuestsProcessHasNothingButItsMemory(t *testing.T) {
 func TestAGuestsProcessHasNamespacesAndARootOfItsOwn(t *testing.T) {
 	p := testPlatform(t)
 	if !p.isolation.private() {
-		t.Skipf("this host does not permit namespaces: %s", p.Lacks())
+		t.Skipf("this host does not permit namespaces: %s", p.lacks)
 	}
 	if p.Isolation() != "container" {
 		t.Errorf("the rung is %s", p.Isolation())

@@ -25,8 +25,9 @@ type Platform struct {
 	// isolation is what every child has: what New could get. A child that could
 	// have less later is an error.
 	isolation isolation
-	// lacks says why children have no namespaces of their own.
-	lacks string
+	// lacks says why children have no namespaces of their own, command gives
+	// them some.
+	lacks, command string
 	// xstateSize is the length of the extended state in bytes.
 	xstateSize int
 	// scan: the kernel can list changed pages.
@@ -133,8 +134,9 @@ func (p *Platform) Isolation() string {
 	return "os_process"
 }
 
-// Lacks says why guests have no namespaces of their own; empty when they have.
-func (p *Platform) Lacks() string { return p.lacks }
+// Lacks says why guests have no namespaces of their own, and the command for a
+// shell that gives them some, if one is known; both are empty when they have.
+func (p *Platform) Lacks() (why, command string) { return p.lacks, p.command }
 
 // CPU implements platform.Platform.
 func (p *Platform) CPU() string { return p.key() }

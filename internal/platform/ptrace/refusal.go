@@ -20,6 +20,8 @@ type Refusal struct {
 	Need string
 	// Mend is what its owner can do about it; empty when nothing is known.
 	Mend string
+	// Command is one for a shell that does it; empty when none is known.
+	Command string
 	// Cause is what the kernel said.
 	Cause error
 }
@@ -69,12 +71,14 @@ func startRefused(err error, namespaces bool) error {
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.ENOSYS), namespaces && refusesNamespaces(err):
 		if namespaces {
-			return &Refusal{Need: "namespaces for a process", Mend: namespacesRefused(err), Cause: err}
+			mend, command := namespacesRefused(err)
+			return &Refusal{Need: "namespaces for a process", Mend: mend, Command: command, Cause: err}
 		}
 		r := &Refusal{Need: "to trace a child (ptrace)", Cause: err}
 		switch scope := setting("kernel/yama/ptrace_scope"); scope {
 		case "2":
 			r.Mend = "kernel.yama.ptrace_scope is 2; it has to be 0 or 1, or the process needs CAP_SYS_PTRACE"
+			r.Command = "sudo sysctl -w kernel.yama.ptrace_scope=1"
 		case "3":
 			r.Mend = "kernel.yama.ptrace_scope is 3; it has to be 0 or 1, which takes a reboot"
 		default:
@@ -84,11 +88,11 @@ func startRefused(err error, namespaces bool) error {
 	case errors.Is(err, unix.EACCES):
 		r := &Refusal{Need: "to execute a program from memory", Cause: err}
 		if setting("vm/memfd_noexec") == "2" {
-			r.Mend = "vm.memfd_noexec is 2; it has to be 0 or 1"
+			r.Mend, r.Command = "vm.memfd_noexec is 2; it has to be 0 or 1", "sudo sysctl -w vm.memfd_noexec=1"
 		}
 		return r
 	case errors.Is(err, unix.ENOENT):
-		return &Refusal{Need: "to look at its processes", Mend: "/proc has to be mounted", Cause: err}
+		return &Refusal{Need: "to look at its processes", Mend: "/proc has to be mounted", Command: "sudo mount -t proc proc /proc", Cause: err}
 	case errors.Is(err, unix.EAGAIN):
 		return &Refusal{Need: "one more process", Mend: "RLIMIT_NPROC or the cgroup's pids.max is reached", Cause: err}
 	}
@@ -101,20 +105,27 @@ func refusesNamespaces(err error) bool {
 	return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EUSERS) || errors.Is(err, unix.EINVAL)
 }
 
+// forbidding are the kernel's settings that keep namespaces from a process, and
+// what they have to be instead. The last two are Debian's and Ubuntu's.
+var forbidding = []struct{ name, is, has string }{
+	{"user.max_user_namespaces", "0", "10000"},
+	{"kernel.unprivileged_userns_clone", "0", "1"},
+	{"kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
+}
+
 // namespacesRefused says in a few words why a child cannot have namespaces of
-// its own.
-func namespacesRefused(err error) string {
-	switch {
-	case setting("user/max_user_namespaces") == "0":
-		return "user.max_user_namespaces is 0"
-	case setting("kernel/unprivileged_userns_clone") == "0":
-		return "kernel.unprivileged_userns_clone is 0"
-	case setting("kernel/apparmor_restrict_unprivileged_userns") == "1":
-		return "kernel.apparmor_restrict_unprivileged_userns is 1"
-	case errors.Is(err, unix.ENOSPC):
-		return "the limit of namespaces is reached (user.max_*_namespaces)"
-	case errors.Is(err, unix.EPERM):
-		return "not permitted, as in most containers"
+// its own, and the command that gives it some, if one is known.
+func namespacesRefused(err error) (why, command string) {
+	for _, s := range forbidding {
+		if setting(strings.ReplaceAll(s.name, ".", "/")) == s.is {
+			return s.name + " is " + s.is, fmt.Sprintf("sudo sysctl -w %s=%s", s.name, s.has)
+		}
 	}
-	return err.Error()
+	switch {
+	case errors.Is(err, unix.ENOSPC):
+		return "the limit of namespaces is reached (user.max_*_namespaces)", ""
+	case errors.Is(err, unix.EPERM):
+		return "not permitted, as in most containers", ""
+	}
+	return err.Error(), ""
 }

@@ -53,14 +53,14 @@ func (p *Platform) selfTest() error {
 			break
 		}
 		if p.isolation.user {
-			p.lacks = namespacesRefused(err)
+			p.lacks, p.command = namespacesRefused(err)
 		}
 	}
 	if err != nil {
 		return err
 	}
 	if p.isolation.private() {
-		p.lacks = ""
+		p.lacks, p.command = "", ""
 	}
 	defer func() { _ = m.Close() }() // which does not fail
 	m.thread.do(func() { err = p.try(m, text.Lo, data.Hi) })
