@@ -8,6 +8,8 @@ It talks to the host through reserved descriptors (internal/linux/mailbox.go):
   VALUE   write(repr) gives the value of a trailing expression
   OBEY    write() says that an interrupt was obeyed
 
+A sixth one, for calls of the host, is _maf_host's.
+
 A user's program can patch or delete whatever it likes in the modules it sees,
 and the driver must still report the next run. So everything the driver needs
 is bound here before the first run, and its own builtins are a copy.
@@ -384,10 +386,14 @@ def main():
     for name in PRELOAD:
         __import__(name)
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+    import _maf_host
+    import _maf_http  # noqa: F401, compiled here and not in every fresh sandbox
     import refusals
 
     del sys.path[0]
     refusals.install()
+    builtins.http_get = _maf_host.http_get
+    builtins.http_post = _maf_host.http_post
     for name in ("refusals", "faulthandler"):
         sys.modules.pop(name, None)
     # From here on the driver's names resolve in a private copy of builtins.

@@ -9,6 +9,10 @@ import os
 import sys
 from importlib.machinery import PathFinder
 
+# Modules of ours that are imported when they are first needed, and where.
+_OWN = ("_maf_host", "_maf_http", "_maf_patch")
+_HERE = [os.path.dirname(os.path.abspath(__file__))]
+
 
 def _refuse(what):
     def refused(*args, **kwds):
@@ -115,8 +119,21 @@ def _patch_multiprocessing(m):
     m.BaseProcess.start = start
 
 
+def _later(function):
+    """A patch of _maf_patch, which is imported when it is needed."""
+
+    def patch(m):
+        import _maf_patch
+
+        getattr(_maf_patch, function)(m)
+
+    return patch
+
+
 _PATCHES = {
+    "http.client": _later("http_client"),
     "socket": _patch_socket,
+    "urllib3.connection": _later("urllib3"),
     "subprocess": _patch_subprocess,
     "multiprocessing.process": _patch_multiprocessing,
 }
@@ -143,6 +160,8 @@ class _Loader:
 class _Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
+        if name in _OWN:
+            return PathFinder.find_spec(name, _HERE, target)
         patch = _PATCHES.get(name)
         if patch is None:
             return None

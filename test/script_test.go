@@ -13,7 +13,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 func TestMain(m *testing.M) {
@@ -51,6 +53,13 @@ func TestScripts(t *testing.T) {
 				return canRun(), nil
 			case "python3":
 				return hasPython(), nil
+			case "cgroup":
+				return ceiling.Strongest(ceiling.Probe()) == microvm.EnforceCgroup, nil
+			case "pgrep":
+				_, err := exec.LookPath("pgrep")
+				return err == nil, nil
+			case "mounts":
+				return exec.Command("unshare", "-m", "setpriv", "--version").Run() == nil, nil
 			}
 			return false, errors.New("unknown condition " + name)
 		},

@@ -73,6 +73,10 @@ type Yardstick struct {
 // ErrUnknown is returned for a benchmark that does not exist.
 var ErrUnknown = errors.New("no such benchmark")
 
+// ErrSkipped is what a benchmark returns for which this machine or user lacks
+// something. That is no failure.
+var ErrSkipped = errors.New("skipped")
+
 // Select gives the benchmarks that only names: an ID, or the part of it before
 // the dot. Empty names all.
 func Select(all []Benchmark, only string) ([]Benchmark, error) {

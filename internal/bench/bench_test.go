@@ -127,7 +127,10 @@ func TestTheReportAsTableSaysWhatIsMet(t *testing.T) {
 	r := Report{Machine: Machine{CPU: "C", Note: "in process"}, Results: []Result{
 		{ID: "N1", Name: "warm", Unit: Milliseconds, N: 2, P50: 0.1234, P95: 12.34, P99: 123.4, Target: Target{P50: 0.15, P99: 1}, Yardstick: &Yardstick{"w", 0.16, 0.77}},
 		{ID: "N2", Name: "reset", Unit: Milliseconds, N: 1, Met: true},
-	}, Failures: []Failure{{"N3", "cold", "no\nway"}}}
+	}, Failures: []Failure{{ID: "N3", Name: "cold", Error: "no\nway"}, {ID: "N5", Name: "memory", Error: "skipped: root only", Skipped: true}}}
+	if n := r.Failed(); n != 1 {
+		t.Errorf("%d failed, want the one that was not skipped", n)
+	}
 	got := r.Table()
 	for _, want := range []string{"in process\n", "N1  warm   0.123  12.3   123    2  p50 <= 0.150, p99 <= 1.000 ms  NO   w 0.160 ms (0.77x)\n", "yes  -\n", "not measured: N3 (cold): no way\n"} {
 		if !strings.Contains(got, want) {

@@ -20,6 +20,8 @@ type Machine struct {
 	Go        string `json:"go"`
 	Engine    string `json:"engine"`
 	Isolation string `json:"isolation"`
+	// Limits is how the memory of sandboxes was bounded.
+	Limits string `json:"limits"`
 	// Python is the guest's version.
 	Python string `json:"python"`
 	// Note says how to read the numbers.
@@ -61,7 +63,7 @@ func procValue(file, key string) (string, bool) {
 
 func (m Machine) text() string {
 	s := fmt.Sprintf("%s, %d cores, %d MiB, Linux %s\n", m.CPU, m.Cores, m.MemoryMiB, m.Kernel)
-	s += fmt.Sprintf("engine %s (%s), guest Python %s, %s\n", m.Engine, m.Isolation, m.Python, m.Go)
+	s += fmt.Sprintf("engine %s (%s), limits %s, guest Python %s, %s\n", m.Engine, m.Isolation, m.Limits, m.Python, m.Go)
 	if m.Note != "" {
 		s += m.Note + "\n"
 	}

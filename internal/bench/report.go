@@ -19,11 +19,24 @@ type Report struct {
 	Failures []Failure `json:"failures,omitempty"`
 }
 
+// Failed counts the benchmarks that were not skipped but went wrong.
+func (r Report) Failed() int {
+	n := 0
+	for _, f := range r.Failures {
+		if !f.Skipped {
+			n++
+		}
+	}
+	return n
+}
+
 // Failure is a benchmark that could not be measured.
 type Failure struct {
 	ID    string `json:"id"`
 	Name  string `json:"name"`
 	Error string `json:"error"`
+	// Skipped says that nothing is wrong: this machine or user lacks something.
+	Skipped bool `json:"skipped,omitempty"`
 }
 
 // MarshalJSON writes r with its unit in the names of the keys: p50_ms, or

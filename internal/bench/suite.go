@@ -1,15 +1,29 @@
 package bench
 
+import "github.com/maf-sandbox/maf-sandbox-go/microvm"
+
 // Config says what to measure on.
 type Config struct {
-	// Image is the path of the image file, Templates the folder of the
-	// templates.
-	Image, Templates string
+	// Image is the path of the image file, CacheDir the folder that holds the
+	// templates too, absolute both.
+	Image, CacheDir string
+	// Limits is how the memory of sandboxes is bounded.
+	Limits microvm.Enforcement
 	// Native is the host's Python to compare with, python3 if empty.
 	Native string
 	// Run is a program file and the arguments, from the program's name on,
 	// that run print(6*7) in a process of its own.
 	Run []string
+	// Cycles is how many times N12 acquires, runs and disposes; DefaultCycles
+	// when zero.
+	Cycles int
 	// Progress, if set, hears what is being done.
 	Progress func(string)
 }
+
+// How many cycles N12 goes through, unless asked otherwise and when asked for
+// all that is promised.
+const (
+	DefaultCycles = 2000
+	SoakCycles    = 100_000
+)

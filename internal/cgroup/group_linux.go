@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -32,6 +33,9 @@ type Limits struct {
 	// rounded down to whole pages. Zero: no limit, and no memory controller is
 	// needed.
 	MemoryMax int64
+	// Tasks is how many threads, of all processes, there may be. Zero: any
+	// number. It holds only where Root.CountsTasks.
+	Tasks int
 }
 
 // Group is one control group. Its methods may be called from any goroutine.
@@ -41,7 +45,32 @@ type Limits struct {
 type Group struct {
 	root *os.File
 	name string
-	dir  *os.File
+
+	// mu is held for reading while the number of dir's descriptor is in use: once
+	// closed, it may be that of another group, to be killed by mistake.
+	mu  sync.RWMutex
+	dir *os.File
+}
+
+// within calls f with the descriptor of the group's folder, or returns
+// os.ErrClosed. f does not wait for anything.
+func (g *Group) within(f func(fd int) error) error {
+	g.mu.RLock()
+	defer g.mu.RUnlock()
+	fd := int(g.dir.Fd())
+	if fd < 0 {
+		return fmt.Errorf("group %q: %w", g.name, os.ErrClosed)
+	}
+	return f(fd)
+}
+
+func (g *Group) write(name, value string) error {
+	return g.within(func(fd int) error { return writeFile(fd, name, value) })
+}
+
+func (g *Group) read(name string) (s string, err error) {
+	err = g.within(func(fd int) (err error) { s, err = readFile(fd, name); return err })
+	return s, err
 }
 
 // New makes a group and sets its limits. On an error nothing is left.
@@ -61,7 +90,7 @@ func (r *Root) New(name string, l Limits) (*Group, error) {
 	}
 	g, err := r.Attach(name)
 	if err == nil {
-		if err = g.limit(memory); err == nil {
+		if err = g.limit(r.values(memory, l.Tasks)); err == nil {
 			return g, nil
 		}
 		_ = g.Close()
@@ -102,35 +131,44 @@ func checkName(name string) error {
 // pages rounds the memory limit down.
 func (l Limits) pages() (int64, error) {
 	page := int64(os.Getpagesize())
+	if l.Tasks < 0 {
+		return 0, fmt.Errorf("%w: %d threads", ErrLimit, l.Tasks)
+	}
 	if l.MemoryMax < 0 || l.MemoryMax > 0 && l.MemoryMax < page {
 		return 0, fmt.Errorf("%w: %d bytes of memory; at least one page of %d bytes", ErrLimit, l.MemoryMax, page)
 	}
 	return l.MemoryMax / page * page, nil
 }
 
+// value is what a control file is to hold.
+type value struct{ name, value string }
+
+// values are what the limits take.
+func (r *Root) values(memory int64, tasks int) (v []value) {
+	if tasks > 0 && r.pids {
+		v = append(v, value{"pids.max", strconv.Itoa(tasks)})
+	}
+	if memory > 0 {
+		v = append(v, value{"memory.swap.max", "0"}, value{"memory.oom.group", "1"}, value{"memory.max", strconv.FormatInt(memory, 10)})
+	}
+	return v
+}
+
 // limit writes the limits and reads them back: the kernel may round, and a
 // file that takes a value need not keep it.
-func (g *Group) limit(memory int64) error {
-	fd := int(g.dir.Fd())
-	if err := unix.Faccessat(fd, "cgroup.kill", unix.W_OK, unix.AT_EACCESS); err != nil {
+func (g *Group) limit(values []value) error {
+	if err := g.within(func(fd int) error { return unix.Faccessat(fd, "cgroup.kill", unix.W_OK, unix.AT_EACCESS) }); err != nil {
 		return fmt.Errorf("cgroup.kill: %w", err)
 	}
-	if memory == 0 {
-		return nil
-	}
-	for _, f := range []struct{ name, value string }{
-		{"memory.swap.max", "0"},
-		{"memory.oom.group", "1"},
-		{"memory.max", strconv.FormatInt(memory, 10)},
-	} {
-		err := writeFile(fd, f.name, f.value)
+	for _, f := range values {
+		err := g.write(f.name, f.value)
 		if f.name == "memory.swap.max" && errors.Is(err, os.ErrNotExist) && !kernelSwaps() {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrLimit, f.name, err)
 		}
-		got, err := readFile(fd, f.name)
+		got, err := g.read(f.name)
 		if err != nil {
 			return fmt.Errorf("%w: %s: %w", ErrLimit, f.name, err)
 		}
@@ -151,7 +189,8 @@ func kernelSwaps() bool {
 func (g *Group) Name() string { return g.name }
 
 // FD is the descriptor to start processes in the group with
-// (syscall.SysProcAttr: UseCgroupFD, CgroupFD). It is valid until Close.
+// (syscall.SysProcAttr: UseCgroupFD, CgroupFD). It is valid until Close or a
+// successful Remove, which the caller keeps from happening meanwhile.
 func (g *Group) FD() int { return int(g.dir.Fd()) }
 
 // Add moves a process into the group.
@@ -159,7 +198,7 @@ func (g *Group) Add(pid int) error {
 	if pid <= 0 {
 		return fmt.Errorf("add process %d: %w", pid, unix.EINVAL) // 0 is the caller
 	}
-	if err := writeFile(g.FD(), "cgroup.procs", strconv.Itoa(pid)); err != nil {
+	if err := g.write("cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return fmt.Errorf("add process %d: %w", pid, err)
 	}
 	return nil
@@ -168,7 +207,7 @@ func (g *Group) Add(pid int) error {
 // Kill sends SIGKILL to every process of the group and its descendants. None
 // can escape by forking. It does not wait.
 func (g *Group) Kill() error {
-	if err := writeFile(g.FD(), "cgroup.kill", "1"); err != nil && !gone(err) {
+	if err := g.write("cgroup.kill", "1"); err != nil && !gone(err) {
 		return fmt.Errorf("kill group: %w", err)
 	}
 	return nil
@@ -182,7 +221,7 @@ func gone(err error) bool {
 // Populated says whether a process is in the group or a descendant; a process
 // that has ended but was not waited for does not count.
 func (g *Group) Populated() (bool, error) {
-	s, err := readFile(g.FD(), "cgroup.events")
+	s, err := g.read("cgroup.events")
 	if gone(err) {
 		return false, nil
 	}
@@ -195,7 +234,8 @@ func (g *Group) Populated() (bool, error) {
 // WaitEmpty waits until the kernel says that no process is left, or until the
 // context ends. It sleeps in the kernel.
 func (g *Group) WaitEmpty(ctx context.Context) error {
-	events, err := openFile(g.FD(), "cgroup.events", unix.O_RDONLY)
+	var events *os.File
+	err := g.within(func(fd int) (err error) { events, err = openFile(fd, "cgroup.events", unix.O_RDONLY); return err })
 	if gone(err) {
 		return nil
 	}
@@ -271,11 +311,18 @@ func (g *Group) Remove(ctx context.Context) error {
 }
 
 // Close gives up the charge of the group, which stays.
-func (g *Group) Close() error { return g.dir.Close() }
+func (g *Group) Close() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	// Closing alone is not enough: a process that is being started at this moment
+	// has a copy of the descriptor until it executes its program.
+	_ = unix.Flock(int(g.dir.Fd()), unix.LOCK_UN)
+	return g.dir.Close()
+}
 
 // Events tells what happened to the group's memory. It needs the controller.
 func (g *Group) Events() (MemoryEvents, error) {
-	s, err := readFile(g.FD(), "memory.events")
+	s, err := g.read("memory.events")
 	if err != nil {
 		return MemoryEvents{}, err
 	}
@@ -290,7 +337,7 @@ func (g *Group) Current() (uint64, error) { return g.bytes("memory.current") }
 func (g *Group) Peak() (uint64, error) { return g.bytes("memory.peak") }
 
 func (g *Group) bytes(name string) (uint64, error) {
-	s, err := readFile(g.FD(), name)
+	s, err := g.read(name)
 	if err != nil {
 		return 0, err
 	}

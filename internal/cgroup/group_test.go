@@ -209,8 +209,14 @@ func TestSweepRemovesWhatKilledSupervisorsLeft(t *testing.T) {
 	}
 
 	removed, orphans, err := r.Sweep()
-	if err != nil || len(removed) != 1 || removed[0] != "empty" || len(orphans) != 1 || orphans[0] != "orphaned" {
-		t.Errorf("removed %v, orphans %v, %v", removed, orphans, err)
+	if err != nil || len(removed) != 1 || removed[0] != "empty" || len(orphans) != 1 || orphans[0].Name() != "orphaned" {
+		t.Fatalf("removed %v, orphans %v, %v", removed, orphans, err)
+	}
+	if _, err := r.Attach("orphaned"); !errors.Is(err, ErrTaken) {
+		t.Errorf("an orphan is not in our charge: %v", err)
+	}
+	if err := orphans[0].Close(); err != nil {
+		t.Error(err)
 	}
 	if populated, err := g.Populated(); err != nil || populated {
 		t.Errorf("our own group: %v, %v", populated, err)
@@ -273,5 +279,78 @@ func TestProcessThatEatsTooMuchIsKilledWithItsGroup(t *testing.T) {
 	}
 	if err := errors.Join(sibling.Kill(), sibling.Remove(ctx)); err != nil {
 		t.Error(err)
+	}
+}
+
+func TestChargeIsGivenUpEvenIfAStartingProcessHasACopy(t *testing.T) {
+	r := testRoot(t)
+	g := newGroup(t, r, Limits{})
+	copied, err := unix.Dup(g.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = unix.Close(copied) }()
+	if _, err := r.Attach(g.Name()); !errors.Is(err, ErrTaken) {
+		t.Errorf("taken twice: %v", err)
+	}
+	if err := g.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := r.Attach(g.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	if err := again.Remove(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestThreadsBeyondTheLimitCannotBeMade(t *testing.T) {
+	r := testRoot(t)
+	if !r.CountsTasks() {
+		t.Skip("needs the pids controller")
+	}
+	g := newGroup(t, r, Limits{Tasks: 64})
+	if got, err := readFile(g.FD(), "pids.max"); got != "64\n" {
+		t.Errorf("pids.max: %q, %v", got, err)
+	}
+	w := start(t, "threads", g, 1)
+	if err := w.Wait(); err == nil || w.ProcessState.ExitCode() != 2 {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+func TestImpossibleNumberOfThreadsIsRefused(t *testing.T) {
+	if _, err := testRoot(t).New("x", Limits{Tasks: -1}); !errors.Is(err, ErrLimit) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestGroupThatIsRemovedMeanwhileCanBeKilledAllTheSame(t *testing.T) {
+	r := testRoot(t)
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	for range 50 {
+		g, err := r.New("x", Limits{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed := make(chan error)
+		go func() {
+			for {
+				if err := g.Kill(); err != nil {
+					killed <- err
+					return
+				}
+			}
+		}()
+		if err := g.Remove(ctx); err != nil {
+			t.Error(err)
+		}
+		if err := <-killed; !errors.Is(err, os.ErrClosed) {
+			t.Errorf("error %v", err)
+		}
 	}
 }

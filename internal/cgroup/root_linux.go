@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,11 +20,13 @@ type Root struct {
 	dir  *os.File
 	// memory is nil when groups can be given memory limits.
 	memory *SetupError
+	// pids says that the threads in groups can be limited.
+	pids bool
 }
 
 // Open opens a root and looks whether it can be used. When it cannot, the error
-// is a *SetupError. The memory controller is turned on for the groups if that
-// is possible; see Root.Memory.
+// is a *SetupError. The controllers memory and pids are turned on for the groups
+// where that is possible; see Root.Memory and Root.CountsTasks.
 func Open(path string) (*Root, error) {
 	r := &Root{path: path}
 	if !filepath.IsAbs(path) || strings.ContainsRune(path, 0) {
@@ -45,19 +46,16 @@ func Open(path string) (*Root, error) {
 		_ = r.dir.Close()
 		return nil, err
 	}
-	r.memory = r.enableMemory()
+	r.memory = r.enable("memory")
+	r.pids = r.enable("pids") == nil
 	return r, nil
 }
 
 // problem makes an error that the operator's recipe mends.
 func (r *Root) problem(found, need string, cause error) *SetupError {
-	name := fmt.Sprint(os.Geteuid())
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
 	e := &SetupError{Root: r.path, Found: found, Need: need, Cause: cause}
 	if filepath.IsAbs(r.path) {
-		e.Mend = Recipe(filepath.Clean(r.path), name)
+		e.Mend = Recipe(filepath.Clean(r.path), userName())
 	}
 	return e
 }
@@ -125,30 +123,30 @@ func (r *Root) holdsUs() (at string, inside bool) {
 	return at, strings.HasPrefix(at+"/", relative)
 }
 
-// enableMemory makes the memory controller available to groups.
-func (r *Root) enableMemory() *SetupError {
-	const need = "the memory controller handed down to the groups (cgroup.subtree_control)"
+// enable makes a controller available to groups.
+func (r *Root) enable(controller string) *SetupError {
+	need := fmt.Sprintf("the %s controller handed down to the groups (cgroup.subtree_control)", controller)
 	fd := int(r.dir.Fd())
 	offered, err := readFile(fd, "cgroup.controllers")
 	if err != nil {
 		return r.problem("its controllers cannot be read", need, err)
 	}
-	if list := strings.Fields(offered); !slices.Contains(list, "memory") {
+	if list := strings.Fields(offered); !slices.Contains(list, controller) {
 		return r.problem(fmt.Sprintf("offers the controllers %v", list),
-			"the memory controller; it has to be of version 2, and handed down from the hierarchy's root", nil)
+			fmt.Sprintf("the %s controller; it has to be of version 2, and handed down from the hierarchy's root", controller), nil)
 	}
 	enabled, err := readFile(fd, "cgroup.subtree_control")
 	if err != nil {
 		return r.problem("its controllers cannot be read", need, err)
 	}
-	if slices.Contains(strings.Fields(enabled), "memory") {
+	if slices.Contains(strings.Fields(enabled), controller) {
 		return nil
 	}
-	switch err := writeFile(fd, "cgroup.subtree_control", "+memory"); {
+	switch err := writeFile(fd, "cgroup.subtree_control", "+"+controller); {
 	case errors.Is(err, unix.EBUSY):
 		return r.problem("holds processes itself, so that it cannot hand down controllers", need, err)
 	case err != nil:
-		return r.problem("does not hand down the memory controller", need, err)
+		return r.problem(fmt.Sprintf("does not hand down the %s controller", controller), need, err)
 	}
 	return nil
 }
@@ -165,6 +163,9 @@ func (r *Root) Memory() error {
 	return r.memory
 }
 
+// CountsTasks says whether the number of threads in groups can be limited.
+func (r *Root) CountsTasks() bool { return r.pids }
+
 // Close closes the root. Its groups must have been removed or closed.
 func (r *Root) Close() error { return r.dir.Close() }
 
@@ -175,10 +176,10 @@ const prefix = "worker-"
 // one is locked within milliseconds of being made.
 const staleAfter = time.Minute
 
-// Sweep removes the groups that nobody has charge of any more, because the
-// process that made them was killed: those without a process. It gives the
-// names of those that still have one, for Attach.
-func (r *Root) Sweep() (removed, orphans []string, err error) {
+// Sweep takes charge of the groups that nobody has charge of any more, because
+// the process that made them was killed. Those without a process are removed;
+// the others are the caller's, to kill and remove or to close.
+func (r *Root) Sweep() (removed []string, orphans []*Group, err error) {
 	entries, err := os.ReadDir(r.path)
 	if err != nil {
 		return nil, nil, err
@@ -197,11 +198,11 @@ func (r *Root) Sweep() (removed, orphans []string, err error) {
 			continue // somebody has charge of it, or it is gone
 		}
 		populated, err := g.Populated()
-		if err == nil && !populated && unix.Unlinkat(int(r.dir.Fd()), e.Name(), unix.AT_REMOVEDIR) == nil {
-			removed = append(removed, name)
-		} else {
-			orphans = append(orphans, name)
+		if err != nil || populated || unix.Unlinkat(int(r.dir.Fd()), e.Name(), unix.AT_REMOVEDIR) != nil {
+			orphans = append(orphans, g)
+			continue
 		}
+		removed = append(removed, name)
 		_ = g.Close()
 	}
 	return removed, orphans, nil

@@ -3,7 +3,10 @@ package cgroup
 import (
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"path/filepath"
+	"strconv"
 	"strings"
 )
 
@@ -52,11 +55,28 @@ func Recipe(root, user string) []string {
 	r, u := quote(root), quote(user)
 	return []string{
 		"sudo mkdir -p " + quote(filepath.Join(root, hostLeaf)),
-		"echo +memory | sudo tee " + quote(filepath.Join(filepath.Dir(root), "cgroup.subtree_control")),
-		"echo +memory | sudo tee " + quote(filepath.Join(root, "cgroup.subtree_control")),
+		"echo +memory +pids | sudo tee " + quote(filepath.Join(filepath.Dir(root), "cgroup.subtree_control")),
+		"echo +memory +pids | sudo tee " + quote(filepath.Join(root, "cgroup.subtree_control")),
 		"sudo chown " + u + " " + r + " " + quote(filepath.Join(root, "cgroup.procs")),
 		"echo $$ | sudo tee " + quote(filepath.Join(root, hostLeaf, "cgroup.procs")),
 	}
+}
+
+// ScopeRecipe gives the commands by which this user gets a manager of systemd's
+// without a session, which StartScope asks first; none for root, who has the
+// system's, and where systemd is not process 1 (man 3 sd_booted).
+func ScopeRecipe() []string {
+	if _, err := os.Stat("/run/systemd/system"); err != nil || os.Geteuid() == 0 {
+		return nil
+	}
+	return []string{"sudo loginctl enable-linger " + quote(userName())}
+}
+
+func userName() string {
+	if u, err := user.Current(); err == nil {
+		return u.Username
+	}
+	return strconv.Itoa(os.Geteuid())
 }
 
 // quote spells a word so that a shell takes it as one; plain ones stay as they

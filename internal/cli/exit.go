@@ -1,14 +1,13 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
 	"syscall"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // The exit statuses that are the program's own. Everything else is the status
@@ -57,7 +56,7 @@ var exits = []struct {
 	{"closed pipe", same(streams.ErrPipe), fixed(ExitPipe), true},
 	{"full device", same(streams.ErrWrite), fixed(ExitSandbox), false},
 	{"signal", is[*SignalError], func(err error) int { return signalStatus(as[*SignalError](err).Signal) }, true},
-	{"time limit", same(engine.ErrTimeout), fixed(ExitTimeLimit), false},
+	{"time limit", same(sandbox.ErrTimeout), fixed(ExitTimeLimit), false},
 	{"anything else", func(error) bool { return true }, fixed(ExitSandbox), false},
 }
 
@@ -79,17 +78,6 @@ func Message(err error) string {
 		return ""
 	}
 	return Program + ": " + streams.OneLine(Explain(err))
-}
-
-// Explain gives the text of err for people. What ended a context adds nothing
-// to an engine's error that says so in its own words.
-func Explain(err error) string {
-	var e *engine.Error
-	if errors.As(err, &e) && e.Error() == err.Error() &&
-		(errors.Is(e.Cause, context.DeadlineExceeded) || errors.Is(e.Cause, context.Canceled)) {
-		return e.Message
-	}
-	return err.Error()
 }
 
 func classify(err error) (status int, silent bool) {

@@ -8,12 +8,12 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 func TestEveryErrorClassHasItsStatus(t *testing.T) {
-	canceled := &engine.Error{Kind: engine.KindCanceled, Message: "canceled"}
+	canceled := &sandbox.OpError{Class: sandbox.ErrCanceled, Detail: "canceled"}
 	for _, r := range []struct {
 		name   string
 		err    error
@@ -23,9 +23,9 @@ func TestEveryErrorClassHasItsStatus(t *testing.T) {
 		{"nothing", nil, 0, true},
 		{"the program's own", &StatusError{7}, 7, true},
 		{"usage", Usagef("bad"), 2, false},
-		{"time limit", &engine.Error{Kind: engine.KindTimeout, Message: "m"}, 124, false},
-		{"output limit", &engine.Error{Kind: engine.KindOutputLimit, Message: "m"}, 125, false},
-		{"crash", &engine.Error{Kind: engine.KindGuestCrash, Message: "m"}, 125, false},
+		{"time limit", &sandbox.OpError{Class: sandbox.ErrTimeout, Detail: "m"}, 124, false},
+		{"output limit", &sandbox.OpError{Class: sandbox.ErrOutputLimit, Detail: "m"}, 125, false},
+		{"crash", &sandbox.OpError{Class: sandbox.ErrGuestCrash, Detail: "m"}, 125, false},
 		{"canceled without a signal", canceled, 125, false},
 		{"interrupt", fmt.Errorf("%w: %w", canceled, &SignalError{os.Interrupt}), 130, true},
 		{"terminate", &SignalError{syscall.SIGTERM}, 143, true},
@@ -65,19 +65,5 @@ func TestStopCauseIsNothingForAnOrdinaryEnd(t *testing.T) {
 	cancel(nil)
 	if StopCause(ctx) != nil {
 		t.Error("an ordinary end has a cause")
-	}
-}
-
-func TestAnEnginesMessageIsNotRepeatedInTheWordsOfItsContext(t *testing.T) {
-	for _, r := range []struct {
-		err  error
-		want string
-	}{
-		{&engine.Error{Kind: engine.KindTimeout, Message: "time limit of 1s reached", Cause: context.DeadlineExceeded}, "maf-sandbox: time limit of 1s reached"},
-		{&engine.Error{Kind: engine.KindUnavailable, Message: "no machine", Cause: os.ErrPermission}, "maf-sandbox: no machine: permission denied"},
-	} {
-		if got := Message(r.err); got != r.want {
-			t.Errorf("got %q, want %q", got, r.want)
-		}
 	}
 }

@@ -33,17 +33,12 @@ type Factory struct {
 }
 
 // ImageDir gives the folder of the image store.
-func (f *Factory) ImageDir() (string, error) { return f.below("images") }
-
-// TemplateDir gives the folder of the templates.
-func (f *Factory) TemplateDir() (string, error) { return f.below("templates") }
-
-func (f *Factory) below(name string) (string, error) {
+func (f *Factory) ImageDir() (string, error) {
 	dir, err := f.CacheDir()
 	if err != nil {
 		return "", err
 	}
-	return filepath.Join(dir, name), nil
+	return filepath.Join(dir, "images"), nil
 }
 
 // New gives the factory of this process.

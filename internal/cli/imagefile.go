@@ -6,12 +6,13 @@ import (
 	"context"
 	"errors"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // ImageFile finds the image that name stands for in the store at dir; empty
-// means this machine's own Python, which is captured if need be.
+// means this machine's own Python, which is captured if need be. Errors are
+// *sandbox.OpError.
 func ImageFile(ctx context.Context, dir, name string, progress func(string)) (string, error) {
 	store, err := image.OpenStore(dir)
 	if err != nil {
@@ -31,10 +32,10 @@ func ImageFile(ctx context.Context, dir, name string, progress func(string)) (st
 	return file, nil
 }
 
-func unavailable(msg string, err error) error {
-	kind := engine.KindUnavailable
+func unavailable(detail string, err error) error {
+	class := sandbox.ErrUnavailable
 	if errors.Is(err, context.Canceled) {
-		kind = engine.KindCanceled
+		class = sandbox.ErrCanceled
 	}
-	return &engine.Error{Kind: kind, Message: msg, Cause: err}
+	return &sandbox.OpError{Op: "acquire", Class: class, Detail: detail, Cause: err}
 }

@@ -3,22 +3,24 @@ package cli
 import (
 	"context"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
-// Machine is one sandbox as the commands need it.
+// Machine is one sandbox as the commands need it. Errors are those of package
+// sandbox.
 type Machine interface {
-	// Run runs source text. The Result is valid beside an error too; errors
-	// are *engine.Error.
-	Run(ctx context.Context, req engine.Request) (engine.Result, error)
-	// Reset puts the machine back to how it started.
+	// Run runs a program. The Result is valid beside an error too.
+	Run(ctx context.Context, r microvm.Request) (microvm.Result, error)
+	// Reset puts the sandbox back to how it started.
 	Reset(ctx context.Context) error
-	// Generation names the state that the machine holds: it changes with
-	// every reset.
-	Generation() string
+	// ID names the state that the sandbox holds: it changes with every reset.
+	ID() string
 	// Close gives everything back.
 	Close() error
 }
+
+// LimitsAuto stands for the strongest enforcement that the machine offers.
+const LimitsAuto = "auto"
 
 // Options says what kind of machine to open.
 type Options struct {
@@ -29,15 +31,11 @@ type Options struct {
 	Memory int64
 	// Engine is "auto" or "kvm".
 	Engine string
+	// Limits is LimitsAuto or the word of a microvm.Enforcement.
+	Limits string
 	// Progress, if set, hears what is being done when it may take long.
 	Progress func(string)
 }
 
-// Info says what was opened.
-type Info struct {
-	// Engine is the platform's short name, Isolation the rung it reaches.
-	Engine, Isolation string
-}
-
-// Opener opens a machine. Its errors are *engine.Error.
-type Opener func(ctx context.Context, o Options) (Machine, Info, error)
+// Opener opens a machine and says what it is.
+type Opener func(ctx context.Context, o Options) (Machine, microvm.Info, error)

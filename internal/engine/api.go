@@ -4,10 +4,13 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/linux"
 )
 
 // Bounds and defaults of a run and a machine.
@@ -31,7 +34,28 @@ const (
 	DefaultTimeout = 30 * time.Second
 	// MaxValueBytes bounds Result.Value; a longer repr is cut.
 	MaxValueBytes = 64 << 10
+	// MaxHostCalls is how many calls to the host a machine may have under way; a
+	// further one waits for its turn in the guest.
+	MaxHostCalls = 16
+	// MaxHostName bounds the name in a call to the host, in bytes.
+	MaxHostName = linux.MaxHostName
+	// MaxHostBytes bounds the request and the reply of a call to the host, in
+	// bytes: 8 MiB and what is told about them.
+	MaxHostBytes = linux.MaxHostBytes
 )
+
+// HostFunc answers a call of the guest to the host. The name and the request are
+// foreign: whatever the guest likes, within MaxHostName and MaxHostBytes. An error
+// becomes OSError with the error's text in the guest; so does a reply that is too
+// large, and a panic, without its text. The context ends with the run, or before
+// when the program does not wait for the answer any more; an answer that comes
+// later is dropped. It is called on a goroutine of its own for each call, and
+// counts as one of MaxHostCalls until it returns.
+type HostFunc func(ctx context.Context, name string, request []byte) (reply []byte, err error)
+
+// ErrNotOffered is what a HostFunc returns for a name that it does not know. The
+// guest sees the same as if there were no HostFunc at all.
+var ErrNotOffered = errors.New("not offered by the host")
 
 // Request is one run.
 type Request struct {
@@ -55,6 +79,9 @@ type Request struct {
 	// to the Result. They are called from the goroutine that called Run; what
 	// they return is ignored.
 	Stdout, Stderr io.Writer
+	// Host answers the program's calls to the host; nil means that there are
+	// none, and a call raises OSError.
+	Host HostFunc
 }
 
 // Result is what a run left behind. It is returned beside an error too, with

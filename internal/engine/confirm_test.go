@@ -14,6 +14,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/guest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
 // imageFile captures the machine's Python, unless a ready image is named.
@@ -41,7 +42,7 @@ func imageFile(t *testing.T) string {
 func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
 	p, err := kvmvm.New()
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
 	}
 	t.Cleanup(func() { _ = p.Close() })
 	im, err := image.Open(imageFile(t))

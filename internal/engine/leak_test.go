@@ -64,6 +64,12 @@ func TestMachinesLeaveNothingBehind(t *testing.T) {
 			return ignore(err, engine.ErrTimeout)
 		},
 		func(vm *engine.VM) error {
+			_, err := vm.Run(context.Background(), engine.Request{
+				Code: []byte("from _maf_host import call; call('hang')"), Timeout: 10 * time.Millisecond, Host: soakHost,
+			})
+			return ignore(err, engine.ErrTimeout)
+		},
+		func(vm *engine.VM) error {
 			_, err := vm.Run(context.Background(), engine.Request{Code: []byte("import os; os.abort()")})
 			return ignore(err, engine.ErrGuestCrash)
 		},

@@ -146,7 +146,7 @@ func machine(t testing.TB, tm *engine.Template) *engine.VM {
 // run runs code that must not fail in the sandbox's own terms.
 func run(t testing.TB, vm *engine.VM, code string) engine.Result {
 	t.Helper()
-	res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code)})
+	res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code), Timeout: patience(engine.DefaultTimeout)})
 	if err != nil {
 		t.Fatalf("run %q: %v\nstdout %q\nstderr %q", code, err, res.Stdout, res.Stderr)
 	}

@@ -28,6 +28,7 @@ const (
 // run is one run under way.
 type run struct {
 	vm     *VM
+	ctx    context.Context // ends with the run
 	req    Request
 	result Result
 	watch  watch
@@ -122,6 +123,8 @@ func (r *run) do(ctx context.Context) error {
 		}
 	})
 	defer stop()
+	var over context.CancelFunc
+	r.ctx, over = context.WithCancel(ctx)
 	var out linux.Outcome
 	confirmed := false
 	err := guard(func() (err error) {
@@ -132,6 +135,8 @@ func (r *run) do(ctx context.Context) error {
 		return err
 	})
 	why := r.watch.end()
+	over()
+	vm.process.DropHostCalls()
 	vm.process.Clear()
 	if err != nil {
 		return err
@@ -140,6 +145,14 @@ func (r *run) do(ctx context.Context) error {
 		return &Error{Kind: KindInternal, Message: "the sandbox did not confirm new random state after its restore; it is retired"}
 	}
 	return r.judge(ctx, out, why)
+}
+
+// legible rounds a limit that is what was left of a longer one when it came here.
+func legible(d time.Duration) time.Duration {
+	if d < 10*time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
 }
 
 // exchange gives the driver the request. The first one of a generation brings
@@ -237,7 +250,7 @@ func (r *run) judge(ctx context.Context, out linux.Outcome, why cause) error {
 	case deadline:
 		return &Error{
 			Kind: KindTimeout, Usable: usable, Cause: context.DeadlineExceeded,
-			Message: fmt.Sprintf("time limit of %v reached: %s", r.req.Timeout, how),
+			Message: fmt.Sprintf("time limit of %v reached: %s", legible(r.req.Timeout), how),
 		}
 	case canceled:
 		return &Error{Kind: KindCanceled, Usable: usable, Cause: context.Cause(ctx), Message: "cancelled: " + how}

@@ -52,7 +52,17 @@ var soakPrograms = []struct {
 	{"import sqlite3\nd = sqlite3.connect('/work/d')\nd.execute('create table t (a)')\nd.executemany('insert into t values (?)', [(i,) for i in range(500)])\nd.commit()\nprint(d.execute('select sum(a) from t').fetchone())", "(124750,)\n", 0},
 	{"import threading\nl = []\nts = [threading.Thread(target=lambda: l.append(1)) for _ in range(5)]\nfor t in ts: t.start()\nfor t in ts: t.join()\nprint(l)", "[1, 1, 1, 1, 1]\n", 0},
 	{"import threading, time\ndef f():\n  while True: time.sleep(0.0001)\nfor _ in range(3): threading.Thread(target=f, daemon=True).start()\nprint('left')", "left\n", 0},
+	// A thread that still waits for the host when the run ends.
+	{"import threading\nfrom _maf_host import call\nthreading.Thread(target=call, args=['hang'], daemon=True).start()\nprint(call('echo', b'x'))", "b'x'\n", 0},
 	{"import ctypes\ntry: ctypes.CDLL(None).uname(1)\nexcept OSError: pass\nprint('alive')", "alive\n", 0},
+}
+
+// soakHost hangs or echoes.
+func soakHost(ctx context.Context, name string, request []byte) ([]byte, error) {
+	if name == "hang" {
+		<-ctx.Done()
+	}
+	return request, ctx.Err()
 }
 
 // endless are programs that somebody has to stop; the second obeys nobody.
@@ -60,6 +70,7 @@ var endless = []string{
 	"while True: pass", "sum(range(10**13))", "import os\nwhile True: os.getppid()", "import time\ntime.sleep(100)", "while True: print('x' * 100)",
 	"import threading\ndef f():\n  while True: pass\nfor _ in range(3): threading.Thread(target=f, daemon=True).start()\nf()",
 	"import threading\nl = threading.Lock()\nl.acquire()\nl.acquire()",
+	"import _maf_host\n_maf_host.call('hang')",
 }
 
 // TestSoak lets several machines run, be interrupted, stopped, reset and
@@ -145,7 +156,7 @@ func (s *soaker) program() error {
 		}
 	}
 	p := soakPrograms[s.rng.IntN(len(soakPrograms))]
-	res, err := s.vm.Run(context.Background(), engine.Request{Code: []byte(p.code)})
+	res, err := s.vm.Run(context.Background(), engine.Request{Code: []byte(p.code), Host: soakHost})
 	s.runs++
 	switch {
 	case err == nil:
@@ -167,7 +178,7 @@ func (s *soaker) endless() error {
 	after := time.Duration(s.rng.IntN(20_000)) * time.Microsecond
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	req := engine.Request{Code: []byte(code), Timeout: time.Minute}
+	req := engine.Request{Code: []byte(code), Timeout: time.Minute, Host: soakHost}
 	closing := make(chan error, 1)
 	closes := false
 	switch s.rng.IntN(4) {

@@ -42,6 +42,7 @@ type VM struct {
 	// turn holds one token: who has it may use the machine.
 	turn       chan struct{}
 	generation atomic.Pointer[string]
+	slots      hostSlots
 
 	seeded  bool   // the generation's random state is its own
 	retired string // why the machine cannot be used any more
@@ -75,6 +76,13 @@ func (t *Template) New(ctx context.Context) (*VM, error) {
 				vm.current.watch.obeyed()
 			}
 		},
+		Roams: roams(m),
+		Host: func(c *linux.HostCall) (func(), syscall.Errno) {
+			if vm.current == nil {
+				return nil, syscall.ENOSYS
+			}
+			return vm.current.host(c)
+		},
 	})
 	if err := guard(vm.start); err != nil {
 		_ = m.Close()
@@ -82,6 +90,13 @@ func (t *Template) New(ctx context.Context) (*VM, error) {
 	}
 	vm.turn <- struct{}{}
 	return vm, nil
+}
+
+// roams reports whether a machine can be run on any thread. One that belongs to a
+// thread of its own has OnThread.
+func roams(m platform.Machine) bool {
+	_, bound := m.(interface{ OnThread(f func()) })
+	return !bound
 }
 
 // start puts the process where the template has it: a new generation.

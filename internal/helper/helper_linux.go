@@ -49,7 +49,11 @@ func Main() {
 	}
 	err := closeInherited(First + r.descriptors)
 	if err == nil {
-		err = r.main()
+		// Init functions run on a goroutine that is locked to its thread; each
+		// of its turns would cost a switch of threads.
+		ended := make(chan error)
+		go func() { ended <- r.main() }()
+		err = <-ended
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", os.Args[0], err)

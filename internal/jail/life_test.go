@@ -27,6 +27,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
 // runLife is a legitimate worker.
@@ -155,7 +156,7 @@ func TestPanicInTheJailIsReported(t *testing.T) {
 func TestVirtualMachineLivesInTheJail(t *testing.T) {
 	p, err := kvmvm.New()
 	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
+		expect.KVM.Skip(t, "needs a usable /dev/kvm: %v", err)
 	}
 	defer func() { _ = p.Close() }()
 	dir := t.TempDir()
@@ -188,7 +189,7 @@ func lifeOfEngine(arg string) error {
 	if err != nil {
 		return err
 	}
-	tm, err := engine.Open(ctx, engine.Config{Image: imagePath, Cache: cache, Platform: p, Grace: time.Second})
+	tm, err := engine.Open(ctx, engine.Config{Image: imagePath, Cache: cache, Platform: p, Grace: 20 * time.Second})
 	if err != nil {
 		return err
 	}
@@ -228,7 +229,7 @@ func lifeOfEngine(arg string) error {
 			return err
 		}
 	}
-	_, err = vm.Run(ctx, engine.Request{Code: []byte("while True: pass"), Timeout: 50 * time.Millisecond})
+	_, err = vm.Run(ctx, engine.Request{Code: []byte("while True: pass"), Timeout: time.Second})
 	if !errors.Is(err, engine.ErrTimeout) {
 		return fmt.Errorf("soft time limit: %w", err)
 	}
@@ -236,8 +237,10 @@ func lifeOfEngine(arg string) error {
 		return err
 	}
 	canceled, cancel := context.WithCancel(ctx)
-	time.AfterFunc(20*time.Millisecond, cancel)
-	if _, err = vm.Run(canceled, engine.Request{Code: []byte("while True: pass")}); !errors.Is(err, engine.ErrCanceled) {
+	defer cancel()
+	// Not before the program has begun, which takes its time in emulation.
+	begun := engine.Request{Code: []byte("print('begun')\nwhile True: pass"), Live: true, Stdout: onWrite(cancel)}
+	if _, err = vm.Run(canceled, begun); !errors.Is(err, engine.ErrCanceled) {
 		return fmt.Errorf("cancellation: %w", err)
 	}
 	_, err = vm.Run(ctx, engine.Request{Code: []byte("print('x' * (2 << 20))")})
@@ -245,6 +248,14 @@ func lifeOfEngine(arg string) error {
 		return fmt.Errorf("output limit: %w", err)
 	}
 	return vm.Close()
+}
+
+// onWrite is a writer that only tells that something was written.
+type onWrite func()
+
+func (f onWrite) Write(b []byte) (int, error) {
+	f()
+	return len(b), nil
 }
 
 func TestEveryThreadIsJailed(t *testing.T) {

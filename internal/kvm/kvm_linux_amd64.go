@@ -12,6 +12,10 @@ import (
 // Device is where the kernel offers virtual machines.
 const Device = "/dev/kvm"
 
+// otherDevice is where Microsoft's hypervisor offers its own interface, when
+// this machine is its root partition.
+const otherDevice = "/dev/mshv"
+
 // apiVersion is the only stable version of the interface
 // (Documentation/virt/kvm/api.rst, section 4.1).
 const apiVersion = 12
@@ -40,6 +44,9 @@ func Open() (*System, error) {
 	fd, err := unix.Open(Device, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, unix.ENXIO), errors.Is(err, unix.ENODEV):
+		if unix.Access(otherDevice, unix.F_OK) == nil {
+			return nil, fmt.Errorf("%w; there is %s, which is another hypervisor's and not supported: %w", ErrAbsent, otherDevice, err)
+		}
 		return nil, fmt.Errorf("%w: %w", ErrAbsent, err)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("%w: %w", ErrPermission, err)

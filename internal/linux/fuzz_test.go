@@ -19,6 +19,10 @@ type fuzzer struct {
 	// addresses are interesting places and test data, numbers the calls there are.
 	addresses []uint64
 	numbers   []uint64
+	// pending are calls to the host without an answer; asked, taken and cancelled
+	// count those that came, were taken and were cancelled.
+	pending                 []*HostCall
+	asked, taken, cancelled int
 }
 
 func (f *fuzzer) next() byte {
@@ -35,7 +39,7 @@ var fuzzValues = []uint64{
 	0, 1, 2, 3, 4, 7, 8, 16, 63, 64, 100, 0x22, 0x32, 0x802, 0x1000, 0x1001, 0x2000, 0x10000, 0x100000, 0x100032, 0x400000,
 	0x241, 0x402, 0x80000, 0x200000, 0x410002, 1 << 20, 1<<20 + 1, 1<<20 + 2, 1<<20 + 3, 1<<20 + 4, 8 << 20, 1 << 31, 1<<31 - 1, 1 << 32,
 	cloneShared, cloneShared | cloneChildClear | cloneSetTLS, futexWait | 128, futexWakeOp, futexCmpRequeue,
-	1 << 40, 1<<46 + 1, 1 << 62, 1<<63 - 1, 1 << 63, ^uint64(0), ^uint64(0) - 7, ^uint64(0) &^ 0xfff, cwdFD, 1<<30 - 1, 1e9,
+	1 << 40, 1<<46 + 1, 1 << 62, 1<<63 - 1, 1 << 63, ^uint64(0), ^uint64(0) - 7, ^uint64(0) &^ 0xfff, cwdFD, 1<<30 - 1, 1e9, callFD,
 }
 
 // arg decodes one argument: an address, a value, or a small number.
@@ -76,6 +80,9 @@ func newFuzzer(g *guest, data []byte) *fuzzer {
 	f.addresses = append(f.addresses, g.message(0, 0, g.iov(buf, 16, buf+64, 64), 2, 0, 0), g.event(pollIn|pollOut|epollEdge, 7),
 		g.bytes(words(0, 1, 0, 1)), g.bytes(words(0)), g.bytes(words(testHandler, saRestorer|saRestart, testRestorer, 0)),
 		g.bytes(words(3|pollIn<<32, 4|pollOut<<32)))
+	for n := range uint64(4) { // which the host answers in four ways
+		f.addresses = append(f.addresses, g.iov(buf, 4, buf+8, n, buf+64, 64))
+	}
 	for nr, h := range handlers {
 		if h != nil {
 			f.numbers = append(f.numbers, uint64(nr))
@@ -133,6 +140,39 @@ func (f *fuzzer) spawn() {
 		return
 	}
 	f.g.p.clone(cloneShared, f.g.stack(), 0, 0, 0)
+}
+
+// host answers the guest's calls by the size of their request: at once, with a
+// failure, later, or when asked again.
+func (f *fuzzer) host(c *HostCall) (func(), syscall.Errno) {
+	if c.Size() > MaxHostBytes {
+		panic("a request that is too large")
+	}
+	if f.asked++; c.Size()%4 == 3 && f.asked%2 == 1 {
+		return nil, syscall.EAGAIN
+	}
+	name, request, ok := c.Take()
+	if !ok {
+		return nil, syscall.EFAULT
+	}
+	f.taken++
+	switch c.Size() % 4 {
+	case 0:
+		c.Answer([]byte(name), false)
+	case 1:
+		c.Answer(request, true)
+	default:
+		f.pending = append(f.pending, c)
+	}
+	return func() { f.cancelled++ }, 0
+}
+
+// answerAll ends what the host has put off.
+func (f *fuzzer) answerAll() {
+	for _, c := range f.pending {
+		c.Answer([]byte("late"), false)
+	}
+	f.pending = nil
 }
 
 // encodeCalls makes seeds: handlers are given by system call number.
@@ -216,6 +256,14 @@ func FuzzSyscall(f *testing.F) {
 		fuzzCall(unix.SYS_TIMERFD_CREATE, 0, 1), fuzzCall(unix.SYS_TIMERFD_SETTIME, 0, 3, 0, 0, w, 59), fuzzCall(unix.SYS_EPOLL_CREATE1),
 		fuzzCall(unix.SYS_EPOLL_CTL, 0, 4, 0, 1, 0, 3, w, 58), fuzzCall(unix.SYS_EPOLL_WAIT, 0, 4, w, 44, 0, 9, v, 45),
 		[]byte{252, 2}, fuzzCall(unix.SYS_EPOLL_WAIT, 0, 4, w, 44, 0, 9, v, 45), fuzzCall(unix.SYS_CLOSE, 0, 3)))
+	// Calls to the host, answered in all its ways, and what becomes of one that is
+	// made by two threads and dropped.
+	calling, called := byte(len(fuzzValues)-1), byte(63)
+	f.Add(encodeCalls(
+		fuzzCall(unix.SYS_PREADV, v, calling, w, called, 0, 3, 0, 1), fuzzCall(unix.SYS_PREADV, v, calling, w, called+1, 0, 3, 0, 2),
+		fuzzCall(unix.SYS_PREADV, v, calling, w, called+2, 0, 3, 0, 3), fuzzCall(unix.SYS_PREADV, v, calling, w, called+3, 0, 3, 0, 4),
+		[]byte{252, 2}, fuzzCall(unix.SYS_PREADV, v, calling, w, called+2, 0, 3, 0, 5), fuzzCall(unix.SYS_PREADV, v, calling, w, called+2, 0, 3, 0, 5),
+		fuzzCall(unix.SYS_WRITE, v, calling, w, 51, 0, 8)))
 	l, base := testLayout(f)
 	m := newFakeMachine(l.Size(testMemory), l.Spans())
 	f.Fuzz(func(t *testing.T, data []byte) {
@@ -237,8 +285,14 @@ func FuzzSyscall(f *testing.F) {
 			}
 		}
 		g.p.mailbox.maxValue = 1000
+		var fz *fuzzer
+		g.p.host.begin = func(c *HostCall) (func(), syscall.Errno) { return fz.host(c) }
 		dozes := 0
 		g.p.doze = func(at, _ uint64) bool {
+			if len(fz.pending) > 0 {
+				fz.answerAll()
+				return false
+			}
 			// A timer that comes again and again may be all that ever happens.
 			if dozes++; at == never || dozes%100 == 0 {
 				g.p.Stop()
@@ -249,7 +303,7 @@ func FuzzSyscall(f *testing.F) {
 		}
 		// Interrupts that end sleeps are ignored unless the guest has a handler.
 		g.p.sig.actions[syscall.SIGINT].Handler = sigIgn
-		fz := newFuzzer(g, data)
+		fz = newFuzzer(g, data)
 		for ; len(fz.data) > 0; calls++ {
 			m.script = []step{fz.step()}
 			out, err := g.p.Run()
@@ -258,6 +312,9 @@ func FuzzSyscall(f *testing.F) {
 			}
 			g.p.Clear()
 			m.interrupted.Store(false)
+			if out.Kind == Parked { // as the engine does at the end of a run
+				g.p.DropHostCalls()
+			}
 			if out.Kind == Parked && !g.p.Resume(binary.LittleEndian.AppendUint32(nil, 1), []byte("source text of the request"), 1000) ||
 				out.Kind == Exited || out.Kind == Killed {
 				break
@@ -268,6 +325,9 @@ func FuzzSyscall(f *testing.F) {
 		}
 		g.p.Drain()
 		g.checkInvariants(t)
+		if kept := len(g.p.host.calls); kept > maxHostCalls || fz.taken != fz.cancelled+kept {
+			t.Fatalf("%d calls to the host, %d cancelled, %d kept", fz.taken, fz.cancelled, kept)
+		}
 		// A tree that is in use must survive being closed.
 		for fd := range g.p.fds.table {
 			g.p.closeFD(uint64(fd))

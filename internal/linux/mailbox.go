@@ -11,7 +11,7 @@ import (
 // nobody but itself.
 const (
 	reservedFD  = 1 << 20
-	reservedFDs = 5
+	reservedFDs = 6
 	// parkFD: preadv([header, source], status) ends the run with the status
 	// and returns when the next request comes.
 	parkFD = reservedFD
@@ -24,6 +24,9 @@ const (
 	// obeyFD: write() says that the program gave way to an interrupt and only
 	// its traceback is still to be printed.
 	obeyFD = reservedFD + 4
+	// callFD: preadv([name, request, reply], number) calls the host (hostcall.go)
+	// and write(number) drops the call.
+	callFD = reservedFD + 5
 )
 
 // ringHeader is the size of what precedes a ring's bytes: a 32-bit count of
@@ -133,6 +136,11 @@ func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
 			return fail(syscall.EFAULT)
 		}
 		return uint64(len(b))
+	case callFD:
+		if off < 0 {
+			return fail(syscall.EINVAL)
+		}
+		return p.hostCall(iov, uint64(off))
 	}
 	return fail(syscall.EBADF)
 }
@@ -142,6 +150,9 @@ func (p *Process) mailboxWrite(fd, addr, n uint64) uint64 {
 	if fd == obeyFD && p.obeyed != nil {
 		p.obeyed()
 		return 0
+	}
+	if fd == callFD {
+		return p.dropHostCall(addr, n)
 	}
 	if fd != valueFD {
 		return fail(syscall.EBADF)

@@ -52,10 +52,16 @@ type Config struct {
 	// time limit: only Interrupt or Stop will end that. It is called on the
 	// goroutine that runs the process, possibly more than once.
 	Deadlocked func()
+	// Roams: the goroutine that calls Run has been locked to its thread once, and
+	// the machine can go on on another one. While the process sleeps the goroutine
+	// is then not locked.
+	Roams bool
+	// Host, if set, begins the guest's calls to the host.
+	Host HostFunc
 }
 
 // Process is the guest's one process. Its methods are called by one goroutine
-// at a time, except Interrupt and Stop.
+// at a time, except Interrupt, Stop, Threads and Look.
 type Process struct {
 	cpu    platform.Machine
 	layout *Layout
@@ -84,6 +90,8 @@ type Process struct {
 
 	ctl     control
 	mailbox mailbox
+	host    hostCalls
+	roams   bool
 	outcome *Outcome
 	scratch []byte
 	// calls counts system calls by number since the process was made.
@@ -98,6 +106,8 @@ func New(c Config) *Process {
 		fs: c.FS, random: c.Random, output: c.Output, obeyed: c.Obeyed, deadlocked: c.Deadlocked,
 		mem:   newMemory(c.Layout, c.Layout.Size(c.Memory)),
 		umask: 0o022,
+		host:  hostCalls{begin: c.Host},
+		roams: c.Roams,
 	}
 	p.scheduler.reset(&thread{id: processID})
 	p.doze, p.tickIn = p.sleepUntilWoken, p.startTicker
@@ -138,6 +148,9 @@ var ErrState = errors.New("process state")
 func (p *Process) Save() (*State, error) {
 	if len(p.mailbox.request) == 0 {
 		return nil, fmt.Errorf("%w: not parked", ErrState)
+	}
+	if len(p.host.calls) > 0 {
+		return nil, fmt.Errorf("%w: the host is being called", ErrState)
 	}
 	if len(p.mem.shared) > 0 {
 		return nil, fmt.Errorf("%w: files are mapped", ErrState)
@@ -243,6 +256,7 @@ func (p *Process) Restore(s *State, fs *vfs.FS, memory uint64) error {
 	p.outcome = nil
 	p.ctl.threads.Store(1)
 	p.limits, p.nice = defaultLimits(), 0
+	p.DropHostCalls()
 	p.ctl.clear()
 	return p.mailbox.restore(s.Mailbox)
 }

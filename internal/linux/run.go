@@ -40,6 +40,7 @@ type control struct {
 	interrupt atomic.Bool // deliver SIGINT
 	stop      atomic.Bool // leave Run
 	tick      atomic.Bool // look for another thread
+	running   atomic.Bool // the machine runs, or is about to
 	threads   atomic.Int32
 	wake      chan struct{}
 }
@@ -122,7 +123,13 @@ func (p *Process) Run() (Outcome, error) {
 			p.ctl.threads.Store(int32(len(p.threads)))
 			p.arm()
 		}
+		p.ctl.running.Store(true)
+		if p.ctl.tick.Load() { // which Look has set and not interrupted for
+			p.ctl.running.Store(false)
+			continue
+		}
 		exit, err := p.cpu.Run()
+		p.ctl.running.Store(false)
 		if err != nil {
 			return Outcome{}, err
 		}

@@ -1,6 +1,7 @@
 package linux
 
 import (
+	"runtime"
 	"time"
 )
 
@@ -208,7 +209,7 @@ func (p *Process) idle(now uint64) uint64 {
 	for _, t := range p.threads {
 		at = min(at, t.wait.deadline)
 	}
-	if at == never && p.deadlocked != nil {
+	if at == never && p.deadlocked != nil && !p.hostAwaited() {
 		p.deadlocked()
 	}
 	reached := now
@@ -229,6 +230,12 @@ func (p *Process) sleepUntilWoken(at, ns uint64) bool {
 		timer := time.NewTimer(time.Duration(min(ns, maxSleep)))
 		defer timer.Stop()
 		expired = timer.C
+	}
+	if p.roams {
+		// A goroutine that is locked to its thread makes way for another one, and
+		// comes back, through the kernel.
+		runtime.UnlockOSThread()
+		defer runtime.LockOSThread()
 	}
 	select {
 	case <-expired:

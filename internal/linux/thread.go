@@ -65,6 +65,8 @@ type wait struct {
 	expired  func() uint64
 	// signalled gives the result when a signal ends the wait; nil means EINTR.
 	signalled func() uint64
+	// host: the host ends the wait, from outside.
+	host bool
 	// restart: a handler with SA_RESTART makes the call begin anew, unless the
 	// result would be another one than EINTR: a part of the work has been done.
 	restart bool

@@ -5,27 +5,10 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
 )
-
-// Errors for errors.Is.
-var (
-	// ErrBusy is the class of every *BusyError.
-	ErrBusy = errors.New("owned by another process")
-	// ErrUnsafe is the class of every *UnsafeError.
-	ErrUnsafe = errors.New("ownership cannot be relied on")
-	// ErrNamespace says that a name is not a namespace.
-	ErrNamespace = errors.New("not an ownership namespace")
-)
-
-// MaxNamespace is the longest name of a namespace, in bytes.
-const MaxNamespace = 64
-
-// DefaultNamespace is that of hosts that name none.
-const DefaultNamespace = "default"
 
 // prefix starts the names of all lock files, tempPrefix of unfinished ones.
 const (
@@ -37,61 +20,6 @@ const (
 // lockMode lets everybody open the file for reading, which is all that locking
 // needs, and nobody change it.
 const lockMode = 0o444
-
-// BusyError says that somebody else owns a namespace.
-type BusyError struct {
-	// Namespace and Path are what was asked for and its file.
-	Namespace, Path string
-	// PID is the process that took the lock, as far as this process can see it;
-	// 0 when it cannot. It is for messages only: that process may be gone while
-	// those it gave the lock to still hold it.
-	PID int
-	// Command is that process's name; empty when it cannot be told.
-	Command string
-}
-
-// Error is one line.
-func (e *BusyError) Error() string {
-	who := "another process"
-	if e.PID != 0 {
-		who = fmt.Sprintf("process %d", e.PID)
-		if e.Command != "" {
-			who += fmt.Sprintf(" (%s)", e.Command)
-		}
-	}
-	return fmt.Sprintf("%s owns the namespace %q; route requests and purges to that host, or choose another namespace (lock: %s)", who, e.Namespace, e.Path)
-}
-
-// Unwrap gives ErrBusy.
-func (e *BusyError) Unwrap() error { return ErrBusy }
-
-// UnsafeError says what is wrong with a lock file or its folder.
-type UnsafeError struct {
-	// Path is what was looked at, Problem what is wrong with it.
-	Path, Problem string
-}
-
-// Error is one line.
-func (e *UnsafeError) Error() string { return e.Path + " " + e.Problem }
-
-// Unwrap gives ErrUnsafe.
-func (e *UnsafeError) Unwrap() error { return ErrUnsafe }
-
-// CheckNamespace says whether a name can be a namespace: 1 to MaxNamespace
-// letters, digits, dots, underscores and hyphens of ASCII, starting with a
-// letter or a digit.
-func CheckNamespace(name string) error {
-	if name == "" || len(name) > MaxNamespace {
-		return fmt.Errorf("%w: a name has 1 to %d bytes, not %d", ErrNamespace, MaxNamespace, len(name))
-	}
-	for i, c := range []byte(name) {
-		letter := 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
-		if !letter && (i == 0 || !strings.ContainsRune("._-", rune(c))) {
-			return fmt.Errorf("%w: %q at byte %d of %q; letters, digits, and after the first also '.', '_' and '-'", ErrNamespace, c, i+1, name)
-		}
-	}
-	return nil
-}
 
 // Lock is the ownership of a namespace.
 type Lock struct {

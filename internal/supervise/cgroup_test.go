@@ -3,23 +3,54 @@
 package supervise
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cgroup"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 )
 
-// memoryRoot makes a root for control groups below the folder that
-// MAF_SANDBOX_TEST_CGROUP names, or below the cgroup v2 mount.
+// theRoot is the one root of this process where it cannot make others: that of
+// the operator's recipe, or the scope that systemd makes for it.
+var theRoot = sync.OnceValues(func() (string, error) {
+	if expect.Unprivileged.Promised() {
+		return cgroup.DefaultRoot, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), hang)
+	defer cancel()
+	s, err := cgroup.StartScope(ctx, "supervise-"+itoa(os.Getpid()), os.Getpid())
+	if err != nil {
+		return "", err
+	}
+	r, err := cgroup.Settle(s.Path)
+	if err != nil {
+		return "", err
+	}
+	return s.Path, r.Close()
+})
+
+// memoryRoot gives theRoot in the test VM, or makes a root for control groups
+// below the folder that MAF_SANDBOX_TEST_CGROUP names, or below the cgroup v2
+// mount.
 func memoryRoot(t *testing.T) string {
 	t.Helper()
-	skip := t.Skipf
-	if os.Getenv("MAF_SANDBOX_TEST_VM") != "" {
-		skip = t.Fatalf // the project's test VM has all that is needed
+	if expect.Unprivileged.Promised() || expect.Systemd.Promised() {
+		root, err := theRoot()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if n := groups(t, root); n != 0 {
+				t.Errorf("%d groups are left", n)
+			}
+		})
+		return root
 	}
 	for _, parent := range []string{os.Getenv("MAF_SANDBOX_TEST_CGROUP"), "/sys/fs/cgroup"} {
 		var fs unix.Statfs_t
@@ -39,15 +70,15 @@ func memoryRoot(t *testing.T) string {
 		})
 		r, err := cgroup.Open(dir)
 		if err != nil {
-			skip("needs a usable control group: %v", err)
+			expect.Cgroup.Skip(t, "needs a usable control group: %v", err)
 		}
 		defer func() { _ = r.Close() }()
 		if err := r.Memory(); err != nil {
-			skip("needs the memory controller: %v", err)
+			expect.Cgroup.Skip(t, "needs the memory controller: %v", err)
 		}
 		return dir
 	}
-	skip("needs a cgroup v2 folder that can be written to")
+	expect.Cgroup.Skip(t, "needs a cgroup v2 folder that can be written to")
 	return ""
 }
 

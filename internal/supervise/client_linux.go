@@ -19,9 +19,11 @@ import (
 
 const (
 	// MaxSpare bounds Config.Spare.
-	MaxSpare = 64
+	MaxSpare = 128
 	// DefaultStartTimeout is used where Config has none.
 	DefaultStartTimeout = 30 * time.Second
+
+	runtimeVariable = "XDG_RUNTIME_DIR"
 )
 
 // Config says what a supervisor is to keep.
@@ -62,12 +64,6 @@ func (c *Config) check() error {
 	return c.Limits.check()
 }
 
-// answer is what comes of a call.
-type answer struct {
-	worker *Worker
-	err    error
-}
-
 // Supervisor is the host's hold on a supervisor process. Its methods may be
 // called from any goroutine.
 type Supervisor struct {
@@ -76,10 +72,10 @@ type Supervisor struct {
 	said    *head
 	out     *outbox
 
+	// mu comes before the locks of outbox and Worker.
 	mu      sync.Mutex
-	calls   map[uint64]chan answer
+	pool    pool
 	workers map[uint64]*Worker
-	next    uint64
 	lost    bool
 
 	done chan struct{}
@@ -97,7 +93,7 @@ func Start(c Config) (*Supervisor, error) {
 		return nil, err
 	}
 	defer func() { _ = theirs.Close() }()
-	s := &Supervisor{said: new(head), calls: map[uint64]chan answer{}, workers: map[uint64]*Worker{}, done: make(chan struct{})}
+	s := &Supervisor{said: new(head), pool: pool{spare: c.Spare}, workers: map[uint64]*Worker{}, done: make(chan struct{})}
 	if s.control, err = newChannel(ours); err != nil {
 		return nil, err
 	}
@@ -111,14 +107,21 @@ func Start(c Config) (*Supervisor, error) {
 	s.cmd = helper.Command(Role, c.Path, theirs, c.Lock, self)
 	s.cmd.Stderr, s.cmd.WaitDelay = s.said, stderrDelay
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	// Where systemd's user manager is found. Workers are not told.
+	if v, set := os.LookupEnv(runtimeVariable); set {
+		s.cmd.Env = append(s.cmd.Env, runtimeVariable+"="+v)
+	}
 	if err := s.cmd.Start(); err != nil {
 		_ = s.control.conn.Close()
 		return nil, fmt.Errorf("start the supervisor: %w", err)
 	}
 	s.out = newOutbox(s.control)
 	s.send(message{Kind: kindConfigure, Settings: &settings{
-		Role: c.Role, Start: c.Start, Spare: c.Spare, Limits: c.Limits, StartTimeout: c.StartTimeout,
+		Role: c.Role, Start: c.Start, Limits: c.Limits, StartTimeout: c.StartTimeout,
 	}})
+	s.mu.Lock()
+	s.adjust()
+	s.mu.Unlock()
 	go s.listen()
 	return s, nil
 }
@@ -142,46 +145,15 @@ func (s *Supervisor) Err() error {
 	}
 }
 
-// Acquire gets a worker that is ready and nobody has used. The error is a
-// *StartError if none could be started, ErrSupervisor if there is no supervisor.
-func (s *Supervisor) Acquire(ctx context.Context) (*Worker, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	if s.lost {
-		s.mu.Unlock()
-		return nil, s.gone(ctx)
-	}
-	s.next++
-	call, got := s.next, make(chan answer, 1)
-	s.calls[call] = got
-	s.mu.Unlock()
-	s.send(message{Kind: kindAcquire, Call: call})
-	select {
-	case a := <-got:
-		return a.worker, a.err
-	case <-ctx.Done():
-	}
-	s.mu.Lock()
-	_, waiting := s.calls[call]
-	delete(s.calls, call)
-	s.mu.Unlock()
-	if waiting {
-		s.send(message{Kind: kindCancel, Call: call})
-	} else {
-		go func() { // the answer is on its way
-			if a := <-got; a.worker != nil {
-				a.worker.abandon()
-			}
-		}()
-	}
-	return nil, ctx.Err()
-}
-
 // Close ends all workers and the supervisor and waits for it. The error is
 // ErrUnconfirmed if the context ends first; it can be called again.
 func (s *Supervisor) Close(ctx context.Context) error {
+	s.mu.Lock()
+	for _, w := range s.pool.idle {
+		w.abandon()
+	}
+	s.pool.idle, s.pool.closed = nil, true
+	s.mu.Unlock()
 	s.send(message{Kind: kindEnd})
 	select {
 	case <-s.done:
@@ -213,8 +185,9 @@ func (s *Supervisor) listen() {
 	s.out.close() // in no time: what is left fails
 	s.mu.Lock()
 	s.lost = true
-	calls, workers := s.calls, s.workers
-	s.calls, s.workers = map[uint64]chan answer{}, map[uint64]*Worker{}
+	workers := s.workers
+	s.workers = map[uint64]*Worker{}
+	waiting := s.pool.abandon()
 	s.mu.Unlock()
 	for _, w := range workers {
 		w.killed()
@@ -224,60 +197,24 @@ func (s *Supervisor) listen() {
 	_ = s.cmd.Wait()
 	s.err = fmt.Errorf("%w: %v%s", ErrSupervisor, s.cmd.ProcessState, last(s.said.String()))
 	close(s.done)
-	for _, got := range calls {
+	for _, got := range waiting {
 		got <- answer{err: s.err}
-	}
-}
-
-// gone waits for the supervisor's end, which has begun.
-func (s *Supervisor) gone(ctx context.Context) error {
-	select {
-	case <-s.done:
-		return s.err
-	case <-ctx.Done():
-		return fmt.Errorf("%w: %w", ErrSupervisor, ctx.Err())
-	}
-}
-
-func (s *Supervisor) granted(m message, files []*os.File) {
-	w, err := newWorker(s, m, files)
-	s.mu.Lock()
-	got := s.calls[m.Call]
-	delete(s.calls, m.Call)
-	if err == nil {
-		s.workers[m.Worker] = w
-	}
-	s.mu.Unlock()
-	switch {
-	case err != nil:
-		s.send(message{Kind: kindRelease, Worker: m.Worker})
-		if got != nil {
-			got <- answer{err: err}
-		}
-	case got != nil:
-		got <- answer{worker: w}
-	default:
-		w.abandon()
 	}
 }
 
 func (s *Supervisor) handle(m message) {
 	s.mu.Lock()
-	got, w := s.calls[m.Call], s.workers[m.Worker]
-	switch m.Kind {
-	case kindRefused:
-		delete(s.calls, m.Call)
-	case kindReleased:
-		delete(s.workers, m.Worker)
-	}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	w := s.workers[m.Worker]
 	switch {
-	case m.Kind == kindRefused && got != nil:
-		got <- answer{err: m.Failure}
+	case m.Kind == kindRefused:
+		s.refused(m.Call, m.Failure)
 	case w == nil:
 	case m.Kind == kindGone:
 		w.end(m.Gone)
+		s.unusable(w)
 	case m.Kind == kindReleased:
+		delete(s.workers, m.Worker)
 		w.end(ErrReleased)
 		w.confirm()
 	case m.Kind == kindTrouble:

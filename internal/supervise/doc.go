@@ -9,7 +9,8 @@
 // (package helper) of the name Role. The control socket carries one CBOR message
 // per packet. With a worker the host is sent the socket that leads to it and a
 // pidfd; the supervisor keeps no copy of the socket, so that a worker notices
-// when its host is gone.
+// when its host is gone. Spare workers are sent in advance and wait in the host:
+// taking one needs no message.
 //
 // Who dies and what follows:
 //
@@ -18,11 +19,13 @@
 //     socket) kills all workers, tries until each is confirmed gone, and only
 //     then ends, which gives up the owner's lock.
 //   - The supervisor: the kernel kills its workers (PR_SET_PDEATHSIG); the host
-//     notices, kills those that it was given by their pidfds, and confirms it.
-//     Spare ones also lose their only connection.
+//     notices, kills those that it was given by their pidfds, spare ones too, and
+//     confirms it. Control groups that are left are swept by the next supervisor,
+//     a scope of systemd's by systemd.
 //   - Host and supervisor: workers find their connection closed, and are killed
 //     by the kernel.
 //
 // Each worker is bounded by one of the enforcements of Limits; there is no way
-// to have none.
+// to have none. A supervisor that cannot set up its enforcement refuses each
+// call with the reason and with what mends it, and tries again with the next.
 package supervise

@@ -26,16 +26,27 @@ const maxDiagnostics = 64 << 10
 
 // StartError says why a worker could not be started.
 type StartError struct {
-	// Kind classifies it in the engine's words; "internal" if it is none of them.
+	// Kind classifies it in the engine's words; "unavailable" if this machine has
+	// not what it takes, the control groups of Limits included, "memory" if the
+	// worker reached its limit, "internal" if it is none of them.
 	Kind string
 	// Message is one line.
 	Message string
+	// Mend are the commands that put it right, in order, for a shell of the
+	// operator; none if no command can, or it is not known.
+	Mend []string
 	// Diagnostics is what the worker wrote to its standard error, at most 64 KiB.
 	Diagnostics string
 }
 
 // Error is the message, and the last line of the diagnostics.
-func (e *StartError) Error() string { return "start of a worker: " + e.Message + last(e.Diagnostics) }
+func (e *StartError) Error() string {
+	said := last(e.Diagnostics)
+	if strings.HasSuffix(said, e.Message) {
+		said = "" // the same, told on both ways
+	}
+	return "start of a worker: " + e.Message + said
+}
 
 // GoneError says how a worker ended.
 type GoneError struct {

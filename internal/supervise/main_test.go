@@ -6,10 +6,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,124 +17,19 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
 
-const (
-	// hostVariable makes the test binary a host that is to be killed; its value
-	// is the folder of its lock.
-	hostVariable = "MAF_SANDBOX_SUPERVISE_TEST"
-	// imageVariable is what such a host's workers do.
-	imageVariable = "MAF_SANDBOX_SUPERVISE_TEST_IMAGE"
-	// fakeRole is a worker without a machine.
-	fakeRole = "fake"
-	// hang ends a test that would never end.
-	hang = 30 * time.Second
-)
+// hang ends a test that would never end, in emulation on a busy machine too.
+const hang = 2 * time.Minute
 
 func TestMain(m *testing.M) {
 	helper.Register(fakeRole, 1, fakeMain)
+	openEnforcer = openTestEnforcer
 	helper.Main()
-	if dir := os.Getenv(hostVariable); dir != "" {
-		hostMain(dir)
+	if c := os.Getenv(hostVariable); c != "" {
+		hostMain(c)
 	}
 	os.Exit(m.Run())
-}
-
-// facts are what a fake worker tells of itself, in Ready.Isolation.
-type facts struct {
-	PID         int
-	Descriptors []string
-	Environment []string
-	Data        uint64
-}
-
-// fakeMain does what Start.Image says.
-func fakeMain() error {
-	conn := os.NewFile(helper.First, "connection")
-	var start wire.Start
-	f, err := wire.NewReader(conn, wire.MaxPayload).Next()
-	if err != nil {
-		return err
-	}
-	if err := wire.Decode(f.Payload, &start); err != nil {
-		return err
-	}
-	w := wire.NewWriter(conn)
-	say := func(kind wire.Kind, v any) error {
-		b, err := wire.Encode(v)
-		if err != nil {
-			return err
-		}
-		return w.Write(wire.Frame{Kind: kind, Payload: b})
-	}
-	switch start.Image {
-	case "refuses":
-		return say(wire.KindDone, wire.Done{Kind: "unavailable", Message: "no machine"})
-	case "crashes":
-		fmt.Fprintln(os.Stderr, "first\nboom")
-		os.Exit(3)
-	case "is mute":
-		forever()
-	case "babbles":
-		_, err := conn.WriteString("HTTP/1.1 200 OK\r\n")
-		return err
-	}
-	t := facts{PID: os.Getpid(), Environment: os.Environ()}
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return err
-	}
-	for _, e := range entries {
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if n, bad := strconv.Atoi(e.Name()); err != nil || bad != nil || isOwn(n) {
-			continue // the folder's, and the runtime's
-		}
-		t.Descriptors = append(t.Descriptors, e.Name()+" "+target)
-	}
-	var lim unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_DATA, &lim); err != nil {
-		return err
-	}
-	t.Data = lim.Max
-	b, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	if err := say(wire.KindReady, wire.Ready{Engine: "fake", Isolation: string(b)}); err != nil {
-		return err
-	}
-	if start.Image == "is stubborn" {
-		forever()
-	}
-	_, err = conn.Read(make([]byte, 1))
-	switch {
-	case err == io.EOF:
-		return nil
-	case err != nil:
-		return err
-	case start.Image == "eats":
-		b := make([]byte, 512<<20)
-		for i := 0; i < len(b); i += 4096 {
-			b[i] = 1
-		}
-		runtime.KeepAlive(b)
-	}
-	fmt.Fprintln(os.Stderr, "told to end")
-	os.Exit(7)
-	return nil
-}
-
-// isOwn says that this process has made a descriptor itself.
-func isOwn(fd int) bool {
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
-	return err != nil || fd != helper.First && flags&unix.FD_CLOEXEC != 0
-}
-
-func forever() {
-	for {
-		time.Sleep(time.Hour)
-	}
 }
 
 // config is one that works.
@@ -145,37 +38,6 @@ func config(lock *os.File) Config {
 		Lock: lock, Role: fakeRole, StartTimeout: hang,
 		Limits: Limits{Enforcement: Rlimit, MemoryMax: 4 << 30},
 	}
-}
-
-// hostMain tells of its supervisor, acquires two workers, tells of them, and
-// waits to be killed.
-func hostMain(dir string) {
-	err := func() error {
-		l, err := owner.Acquire(dir, "shared")
-		if err != nil {
-			return err
-		}
-		c := config(l.File())
-		c.Spare, c.Start.Image = 1, os.Getenv(imageVariable)
-		s, err := Start(c)
-		if err != nil {
-			return err
-		}
-		fmt.Println(s.cmd.Process.Pid)
-		for range 2 {
-			w, err := s.Acquire(context.Background())
-			if err != nil {
-				return err
-			}
-			fmt.Println(w.Ready.Isolation)
-		}
-		return nil
-	}()
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	forever()
 }
 
 func takeLock(t *testing.T) *owner.Lock {
@@ -210,7 +72,7 @@ func begin(t *testing.T, change func(*Config)) *Supervisor {
 	t.Cleanup(func() {
 		// The race detector, for one, speaks by the exit code.
 		if err := s.Close(bound(t)); err != nil && !strings.Contains(err.Error(), "signal: killed") {
-			t.Error(err)
+			t.Errorf("%v\n%s", err, s.said.String())
 		}
 	})
 	return s

@@ -53,7 +53,6 @@ type message struct {
 type settings struct {
 	Role         string
 	Start        wire.Start
-	Spare        int
 	Limits       Limits
 	StartTimeout time.Duration
 }

@@ -17,7 +17,7 @@ import (
 
 func FuzzMessagesAreDecodedOrRefused(f *testing.F) {
 	for _, m := range []message{
-		{}, {Kind: kindAcquire, Call: 1}, {Kind: kindConfigure, Settings: &settings{Role: "worker", Spare: 2}},
+		{}, {Kind: kindAcquire, Call: 1}, {Kind: kindConfigure, Settings: &settings{Role: "worker"}},
 		{Kind: kindGranted, Ready: &wire.Ready{Engine: "e"}}, {Kind: kindGone, Gone: &GoneError{Signal: 9, Diagnostics: "d"}},
 		{Kind: kindRefused, Failure: &StartError{Kind: "k"}}, {Kind: kindTrouble, Text: "t"}, {Kind: kindLast + 1},
 	} {
@@ -134,7 +134,7 @@ var errStuck = errors.New("device or resource busy")
 
 func (c *stuck) attributes(*syscall.SysProcAttr) {}
 func (c *stuck) started(int) error               { return nil }
-func (c *stuck) outOfMemory() bool               { return false }
+func (c *stuck) outOfMemory(GoneError) bool      { return false }
 func (c *stuck) kill() error {
 	if c.kills++; c.kills == 1 {
 		return errStuck

@@ -5,14 +5,19 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cgroup"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 )
@@ -25,6 +30,10 @@ const (
 	// stderrDelay bounds how long the standard error of a worker that has ended
 	// is read, should another process have it.
 	stderrDelay = time.Second
+	// maxProcessors bounds GOMAXPROCS of a worker, which has one guest with one
+	// processor. The Go runtime has a thread, and memory, for each: on a large
+	// machine too many for maxTasks.
+	maxProcessors = 4
 )
 
 // process is a worker as its supervisor sees it.
@@ -47,8 +56,8 @@ type process struct {
 
 // start starts a worker and waits until it is ready. On an error the process,
 // if there is one, has to be ended and removed by the caller.
-func (s *server) start(ctx context.Context, id uint64) (*process, error) {
-	c, err := s.enforcer.prepare(rand.Text())
+func (s *server) start(ctx context.Context, e enforcer, id uint64) (*process, error) {
+	c, err := e.prepare(rand.Text())
 	if err != nil {
 		return nil, err
 	}
@@ -60,10 +69,10 @@ func (s *server) start(ctx context.Context, id uint64) (*process, error) {
 		return p, err
 	}
 	defer context.AfterFunc(ctx, p.end)()
-	if err := c.started(p.cmd.Process.Pid); err != nil {
-		return p, err
-	}
 	if err := p.handshake(s.settings.Start, s.settings.StartTimeout); err != nil {
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			err = fmt.Errorf("not within %v", s.settings.StartTimeout)
+		}
 		return p, fmt.Errorf("not ready: %w", err)
 	}
 	return p, nil
@@ -90,6 +99,7 @@ func (s *server) spawn(p *process) error {
 
 	pidfd := -1
 	p.cmd = helper.Command(s.settings.Role, "", theirs)
+	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(min(maxProcessors, runtime.NumCPU())))
 	p.cmd.Stderr, p.cmd.WaitDelay = p.said, stderrDelay
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}
 	p.cage.attributes(p.cmd.SysProcAttr)
@@ -98,18 +108,20 @@ func (s *server) spawn(p *process) error {
 	if err := <-started; err != nil {
 		return err
 	}
+	// Not after Wait: the number could be another's by then.
+	bounded := p.cage.started(p.cmd.Process.Pid)
 	go func() {
 		err := p.cmd.Wait()
 		p.how = ending(p.cmd.ProcessState, err)
-		p.how.OutOfMemory = p.cage.outOfMemory()
 		p.how.Diagnostics = p.said.String()
+		p.how.OutOfMemory = p.cage.outOfMemory(p.how)
 		close(p.ended)
 	}()
 	if pidfd < 0 {
 		return errors.New("the kernel has no pidfd (Linux 5.2)")
 	}
 	p.pidfd = os.NewFile(uintptr(pidfd), "pidfd")
-	return nil
+	return bounded
 }
 
 func ending(state *os.ProcessState, err error) GoneError {
@@ -209,20 +221,59 @@ func (p *process) forget() {
 	p.conn, p.pidfd = nil, nil
 }
 
-// failure describes why a worker could not be started.
+// failure describes why a worker could not be started. The process, if there is
+// one, has been told to end.
 func (p *process) failure(err error) *StartError {
-	var s StartError
+	s := StartError{Kind: "internal", Message: err.Error()}
 	if e := (*StartError)(nil); errors.As(err, &e) {
 		s = *e
-	} else {
-		s = StartError{Kind: "internal", Message: err.Error()}
+	} else if errors.Is(err, cgroup.ErrSetup) || errors.Is(err, cgroup.ErrSystemd) {
+		s.Kind, s.Mend = "unavailable", mend(err)
 	}
 	if p != nil {
 		select {
 		case <-p.ended:
-		case <-time.After(stderrDelay): // an end was asked for
+			s.Diagnostics = p.how.Diagnostics
+			switch {
+			case p.how.OutOfMemory:
+				s.Kind, s.Message = "memory", "it reached its memory limit before it was ready"
+			case closed(err):
+				how := p.how
+				how.Diagnostics = ""
+				s.Message = "its connection was closed before it was ready: " + how.Error()
+			}
+		case <-time.After(stderrDelay):
+			s.Diagnostics = p.said.String()
 		}
-		s.Diagnostics = p.said.String()
 	}
+	s.Message = fmt.Sprintf("%.4000s", s.Message)
 	return &s
+}
+
+// closed says whether an error means that the worker has closed its connection
+// or ended.
+func closed(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, unix.EPIPE, unix.ECONNRESET, unix.ESRCH} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// maxMend bounds what the commands of StartError.Mend have together, in bytes.
+const maxMend = 32 << 10
+
+// mend gives the commands that put right what is missing on this machine.
+func mend(err error) []string {
+	var commands []string
+	if e := (*cgroup.SetupError)(nil); errors.As(err, &e) {
+		commands = e.Mend
+	} else if errors.Is(err, cgroup.ErrSystemd) {
+		commands = cgroup.ScopeRecipe()
+	}
+	if len(strings.Join(commands, "\n")) > maxMend {
+		return nil
+	}
+	return commands
 }

@@ -29,33 +29,30 @@ const (
 func init() { helper.Register(Role, givenFD, Main) }
 
 const (
-	// maxWaiting bounds the calls that wait for a worker.
-	maxWaiting = 1024
-	// maxFailures is how many spare workers may fail one after the other until
-	// the supervisor waits with more for the next call.
-	maxFailures = 3
+	// maxWaiting bounds the calls that wait for a worker. A host that keeps to
+	// maxAsked does not come near.
+	maxWaiting = 4 * maxAsked
 )
 
 // server is the supervisor. Everything below control belongs to the goroutine
 // of loop; others hand it functions.
 type server struct {
 	settings settings
-	enforcer enforcer
 	spawns   chan func()
 	todo     chan func()
 	ctx      context.Context
 	cancel   context.CancelFunc
 
-	control  *channel
-	out      *outbox
-	next     uint64
-	all      map[uint64]*process
-	spares   []*process
-	waiting  []uint64 // calls
-	starting int
-	warmed   bool // a worker has been ready, so the template is there
-	failures int
-	ending   bool
+	control   *channel
+	out       *outbox
+	enforcer  enforcer // nil until it is set up
+	settingUp bool
+	next      uint64
+	all       map[uint64]*process
+	waiting   []uint64 // calls
+	starting  int
+	warmed    bool // a worker has been ready, so the template is there
+	ending    bool
 }
 
 // Main is the supervisor process. It ends when its host wants it to or is gone,
@@ -83,9 +80,6 @@ func Main() error {
 		settings: *m.Settings, control: control, out: newOutbox(control), all: map[uint64]*process{},
 		spawns: make(chan func()), todo: make(chan func()),
 	}
-	if s.enforcer, err = newEnforcer(s.settings.Limits); err != nil {
-		return err
-	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer s.cancel()
 	go s.spawner()
@@ -98,6 +92,7 @@ func Main() error {
 			}
 		}
 	}()
+	s.setUp()
 	s.loop()
 	s.out.close()
 	return nil
@@ -118,6 +113,7 @@ func (s *server) loop() {
 // takes the end of the thread that started a process for its parent's death.
 func (s *server) spawner() {
 	runtime.LockOSThread()
+	dropBounding()
 	for f := range s.spawns {
 		f()
 	}
@@ -155,7 +151,7 @@ func (s *server) handle(m message) {
 			s.refuse(m.Call, &StartError{Kind: "internal", Message: "no more workers can be had"})
 			return
 		}
-		s.waiting, s.failures = append(s.waiting, m.Call), 0
+		s.waiting = append(s.waiting, m.Call)
 	case kindCancel:
 		s.waiting = slices.DeleteFunc(s.waiting, func(c uint64) bool { return c == m.Call })
 	case kindRelease:
@@ -174,7 +170,7 @@ func (s *server) shutdown() {
 	if s.ending {
 		return
 	}
-	s.ending, s.spares = true, nil
+	s.ending = true
 	s.cancel()
 	for _, p := range s.all {
 		p.end()
@@ -185,23 +181,38 @@ func (s *server) shutdown() {
 	s.waiting = nil
 }
 
-// settle gives spare workers to those that wait, has others started, and ends
-// those that nobody waits for any more.
+// setUp opens what bounds the workers. What keeps it from that may be put right
+// by somebody, so it is tried again when a worker is next asked for.
+func (s *server) setUp() {
+	s.settingUp = true
+	go func() {
+		e, err := openEnforcer(s.ctx, s.settings.Limits)
+		s.todo <- func() {
+			s.settingUp = false
+			if err == nil {
+				s.enforcer = e
+				return
+			}
+			why := (*process)(nil).failure(err)
+			for _, c := range s.waiting {
+				s.refuse(c, why)
+			}
+			s.waiting = nil
+		}
+	}()
+}
+
+// settle has workers started for the calls that wait.
 func (s *server) settle() {
-	for len(s.waiting) > 0 && len(s.spares) > 0 {
-		s.grant(s.waiting[0], s.spares[0])
-		s.waiting, s.spares = s.waiting[1:], s.spares[1:]
-	}
-	for len(s.spares) > s.settings.Spare {
-		last := len(s.spares) - 1
-		s.spares[last].end()
-		s.spares = s.spares[:last]
+	if s.enforcer == nil && !s.settingUp && !s.ending && len(s.waiting) > 0 {
+		s.setUp()
 	}
 	for s.wanted() {
 		s.next++
 		s.starting++
+		enforcer := s.enforcer
 		go func(id uint64) {
-			p, err := s.start(s.ctx, id)
+			p, err := s.start(s.ctx, enforcer, id)
 			if err == nil {
 				s.todo <- func() { s.started(p) }
 				return
@@ -218,25 +229,26 @@ func (s *server) settle() {
 // wanted says whether another worker should be started. Until one was ready,
 // they come one after the other, because the first makes the template.
 func (s *server) wanted() bool {
-	want, at := len(s.waiting), 1
-	if s.failures < maxFailures {
-		want += s.settings.Spare
-	}
+	at := 1
 	if s.warmed {
 		at = max(2, runtime.NumCPU())
 	}
-	return !s.ending && s.starting < at && s.starting+len(s.spares) < want
+	return s.enforcer != nil && !s.ending && s.starting < min(at, len(s.waiting))
 }
 
+// started gives the worker to the call that has waited longest. If none does
+// any more it is not needed.
 func (s *server) started(p *process) {
 	s.starting--
 	s.keep(p)
-	if s.ending {
+	s.warmed = true
+	if s.ending || len(s.waiting) == 0 {
 		p.end()
 		return
 	}
-	s.warmed = true
-	s.spares = append(s.spares, p)
+	call := s.waiting[0]
+	s.waiting = s.waiting[1:]
+	s.grant(call, p)
 }
 
 // failed refuses the call that has waited longest, if there is one.
@@ -245,7 +257,6 @@ func (s *server) failed(p *process, why *StartError) {
 	if p != nil {
 		s.keep(p)
 	}
-	s.failures++
 	if len(s.waiting) > 0 {
 		s.refuse(s.waiting[0], why)
 		s.waiting = s.waiting[1:]
@@ -269,10 +280,6 @@ func (s *server) keep(p *process) {
 }
 
 func (s *server) ended(p *process) {
-	if at := slices.Index(s.spares, p); at >= 0 {
-		s.spares = slices.Delete(s.spares, at, at+1)
-		s.failures++
-	}
 	p.forget()
 	how := p.how
 	s.about(p, message{Kind: kindGone, Gone: &how})

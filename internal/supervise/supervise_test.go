@@ -84,34 +84,6 @@ func TestWorkersAreAcquiredAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestWorkerThatCannotStartSaysWhy(t *testing.T) {
-	for _, c := range []struct{ does, kind, text string }{
-		{"refuses", "unavailable", "no machine"},
-		{"crashes", "internal", "boom"},
-		{"babbles", "internal", "wire protocol violated"},
-		{"is mute", "internal", "timeout"},
-	} {
-		t.Run(c.does, func(t *testing.T) {
-			s := begin(t, func(k *Config) {
-				k.Start.Image, k.Spare = c.does, 1
-				if c.does == "is mute" {
-					k.StartTimeout = 1
-				}
-			})
-			for range 2 {
-				_, err := s.Acquire(bound(t))
-				var e *StartError
-				if !errors.As(err, &e) || e.Kind != c.kind || !strings.Contains(err.Error(), c.text) {
-					t.Fatalf("error %v", err)
-				}
-			}
-			if err := s.Close(bound(t)); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-}
-
 func TestEndOfAWorkerIsToldWithItsReason(t *testing.T) {
 	s := begin(t, nil)
 	w, f := acquire(t, s)
@@ -193,7 +165,7 @@ func TestCallsOnAStoppedSupervisorEndWithTheirContext(t *testing.T) {
 	eventually(t, "all calls to wait", func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		return len(s.calls) == calls
+		return len(s.pool.waiting) == calls
 	})
 	cancel()
 	group.Wait()
@@ -201,62 +173,6 @@ func TestCallsOnAStoppedSupervisorEndWithTheirContext(t *testing.T) {
 	w, _ := acquire(t, s)
 	release(t, w)
 	eventually(t, "the end of what nobody waits for", func() bool { return len(children(t, s.cmd.Process.Pid)) == 0 })
-}
-
-func TestNoDescriptorIsLeaked(t *testing.T) {
-	s := begin(t, func(c *Config) { c.Spare = 1 })
-	count := func(pid string) int {
-		entries, err := os.ReadDir("/proc/" + pid + "/fd")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(entries)
-	}
-	round := func(n int) {
-		for range n {
-			w, _ := acquire(t, s)
-			release(t, w)
-		}
-	}
-	round(3)
-	eventually(t, "a spare worker", func() bool { return len(children(t, s.cmd.Process.Pid)) == 1 })
-	host, supervisor := count("self"), count(itoa(s.cmd.Process.Pid))
-	round(50)
-	if now := count("self"); now > host {
-		t.Errorf("%d descriptors in the host, %d before", now, host)
-	}
-	eventually(t, "as few descriptors in the supervisor as before", func() bool {
-		return count(itoa(s.cmd.Process.Pid)) <= supervisor
-	})
-}
-
-func TestHostWithoutDescriptorsGetsAnErrorAndLosesNothing(t *testing.T) {
-	s := begin(t, nil)
-	before, f := acquire(t, s)
-	p := watch(t, f.PID)
-	var old unix.Rlimit
-	free, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		err = errors.Join(unix.Close(free), unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	set := func(r unix.Rlimit) {
-		if err := unix.Prlimit(0, unix.RLIMIT_NOFILE, &r, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	set(unix.Rlimit{Cur: uint64(free), Max: old.Max})
-	_, err = s.Acquire(bound(t))
-	set(old)
-	if !errors.Is(err, unix.EMFILE) {
-		t.Fatalf("error %v", err)
-	}
-	if w, _ := acquire(t, s); w.ID == before.ID || p.ended() {
-		t.Error("the worker from before is gone")
-	}
-	eventually(t, "the end of the worker that could not be had", func() bool { return len(children(t, s.cmd.Process.Pid)) == 2 })
 }
 
 func TestWorkerInheritsNothingButItsConnection(t *testing.T) {
@@ -277,7 +193,7 @@ func TestWorkerInheritsNothingButItsConnection(t *testing.T) {
 			t.Errorf("descriptors %q", f.Descriptors)
 		}
 		for _, v := range f.Environment {
-			if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{"PATH", "HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG", "LC_ALL"}, name) {
+			if name, _, _ := strings.Cut(v, "="); !slices.Contains([]string{"PATH", "HOME", "XDG_CACHE_HOME", "TMPDIR", "LANG", "LC_ALL", "GOMAXPROCS"}, name) {
 				t.Errorf("the environment has %q", v)
 			}
 		}
@@ -301,6 +217,9 @@ func TestConfigThatCannotBeUsedIsRefused(t *testing.T) {
 		"no limit":          func(c *Config) { c.Limits.MemoryMax = 0 },
 		"no root":           func(c *Config) { c.Limits.Enforcement = Cgroup },
 		"negative time-out": func(c *Config) { c.StartTimeout = -1 },
+		"too long a root": func(c *Config) {
+			c.Limits.Enforcement, c.Limits.Root = Cgroup, "/"+strings.Repeat("x", maxRoot)
+		},
 	} {
 		c := config(lock)
 		change(&c)
@@ -320,10 +239,13 @@ func TestConfigThatCannotBeUsedIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Acquire(bound(t)); !errors.Is(err, ErrSupervisor) || !strings.Contains(err.Error(), c.Limits.Root) {
-		t.Errorf("a root that is none: %v", err)
+	for range 2 {
+		var e *StartError
+		if _, err := s.Acquire(bound(t)); !errors.As(err, &e) || e.Kind != "unavailable" || !strings.Contains(err.Error(), c.Limits.Root) || len(e.Mend) == 0 {
+			t.Errorf("a root that is none: %v; %+v", err, e)
+		}
 	}
-	if err := s.Close(bound(t)); !errors.Is(err, ErrSupervisor) {
+	if err := s.Close(bound(t)); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }

@@ -88,6 +88,12 @@ func (w *Worker) abandon() {
 	}
 }
 
+// ended says whether the process has ended, told or not.
+func (w *Worker) ended() bool {
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd.Fd()), Events: unix.POLLIN}}, 0)
+	return err == nil && n > 0
+}
+
 // end notes why the process has ended; the first reason counts.
 func (w *Worker) end(why error) {
 	w.mu.Lock()

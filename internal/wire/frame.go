@@ -29,6 +29,17 @@ const (
 	KindStderr
 	// KindDone (worker) ends a call; its payload is a Done.
 	KindDone
+	// KindAsk (worker) carries what the program of a call asks of the host: an
+	// Ask. The host answers every one, once, with a KindAnswer.
+	KindAsk
+	// KindAnswer (host) answers an Ask: an Answer. It may come after the end of the
+	// call, whose number it carries all the same.
+	KindAnswer
+	// KindWithdraw (worker) says that nobody waits for an answer any more: a
+	// Withdraw. The host ends what it does for it and answers, whatever that is; it
+	// may have answered already. All that a call has asked is withdrawn when it is
+	// done.
+	KindWithdraw
 	kindEnd
 )
 

@@ -31,7 +31,67 @@ type Run struct {
 	// Echo asks for the repr of a trailing expression, Live for output as it is
 	// written rather than when a buffer is full.
 	Echo, Live bool
+	// Host: the program may ask the host.
+	Host bool
 }
+
+// Bounds of what a program can ask.
+const (
+	// MaxAsks is how many asks of one connection can be without an answer.
+	MaxAsks = 16
+	// MaxAskName bounds Ask.Name, in bytes.
+	MaxAskName = 255
+	// MaxAskBytes bounds Ask.Payload and Answer.Payload: 8 MiB and what is told
+	// about them.
+	MaxAskBytes = 8<<20 + 68<<10
+	// MaxFailure bounds Answer.Failure, in bytes.
+	MaxFailure = 4 << 10
+)
+
+// Ask is a call of the guest to the host. Name and payload are the guest's own
+// words.
+type Ask struct {
+	// ID is chosen by the worker, never twice on one connection.
+	ID      uint32
+	Name    string
+	Payload []byte
+}
+
+func (a *Ask) check() error {
+	switch {
+	case len(a.Name) > MaxAskName:
+		return violation("an ask with a name of %d bytes; at most %d are allowed", len(a.Name), MaxAskName)
+	case len(a.Payload) > MaxAskBytes:
+		return violation("an ask of %d bytes; at most %d are allowed", len(a.Payload), MaxAskBytes)
+	}
+	return nil
+}
+
+// Answer is the host's answer to an Ask.
+type Answer struct {
+	// ID is that of the Ask.
+	ID      uint32
+	Payload []byte
+	// Failed: there is no answer, for the reason in Failure, which the guest will
+	// see.
+	Failed  bool
+	Failure string
+	// Unknown: the host does not offer what was asked for.
+	Unknown bool
+}
+
+func (a *Answer) check() error {
+	switch {
+	case len(a.Payload) > MaxAskBytes:
+		return violation("an answer of %d bytes; at most %d are allowed", len(a.Payload), MaxAskBytes)
+	case len(a.Failure) > MaxFailure:
+		return violation("a failure of %d bytes; at most %d are allowed", len(a.Failure), MaxFailure)
+	}
+	return nil
+}
+
+// Withdraw names an Ask whose answer nobody waits for.
+type Withdraw struct{ ID uint32 }
 
 // Ready tells what a worker serves.
 type Ready struct {
@@ -102,6 +162,9 @@ func Encode(v any) ([]byte, error) {
 func Decode(payload []byte, v any) error {
 	if err := decoding.Unmarshal(payload, v); err != nil {
 		return fmt.Errorf("%w: %T: %w", ErrProtocol, v, err)
+	}
+	if c, ok := v.(interface{ check() error }); ok {
+		return c.check()
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"strings"
 	"testing"
 	"testing/iotest"
 	"time"
@@ -79,11 +80,13 @@ func TestALengthAloneCostsNothing(t *testing.T) {
 }
 
 func TestMessagesSurviveTheTrip(t *testing.T) {
-	run := Run{Code: []byte("print(1)\x00\xff"), Filename: "f.py", Timeout: time.Second, MaxOutput: 5, Echo: true}
+	run := Run{Code: []byte("print(1)\x00\xff"), Filename: "f.py", Timeout: time.Second, MaxOutput: 5, Echo: true, Host: true}
 	done := Done{ExitCode: -1, Exited: true, Value: "ä", Generation: "g", Kind: "timeout", Message: "m", Usable: true, Duration: 7}
-	var gotRun Run
-	var gotDone Done
-	for _, c := range []struct{ in, out any }{{&run, &gotRun}, {&done, &gotDone}} {
+	ask := Ask{ID: ^uint32(0), Name: "http", Payload: []byte("\xfe")}
+	answer := Answer{ID: 1, Payload: []byte("\xff"), Failed: true, Failure: "no", Unknown: true}
+	for _, c := range []struct{ in, out any }{
+		{&run, new(Run)}, {&done, new(Done)}, {&ask, new(Ask)}, {&answer, new(Answer)}, {&Withdraw{ID: 3}, new(Withdraw)},
+	} {
 		b, err := Encode(c.in)
 		if err != nil {
 			t.Fatal(err)
@@ -91,6 +94,7 @@ func TestMessagesSurviveTheTrip(t *testing.T) {
 		if err := Decode(b, c.out); err != nil {
 			t.Fatal(err)
 		}
+		clear(b) // as the reader does with its next frame
 		if d := cmp.Diff(c.in, c.out); d != "" {
 			t.Error(d)
 		}
@@ -115,10 +119,45 @@ func TestForeignMessagesAreRefused(t *testing.T) {
 	}
 }
 
+func TestAsksAndAnswersAreBounded(t *testing.T) {
+	for _, v := range []any{
+		Ask{ID: ^uint32(0), Name: strings.Repeat("n", MaxAskName), Payload: make([]byte, MaxAskBytes)},
+		Answer{ID: ^uint32(0), Payload: make([]byte, MaxAskBytes), Failure: strings.Repeat("f", MaxFailure)},
+	} {
+		if b, err := Encode(v); err != nil || len(b) > MaxPayload {
+			t.Errorf("%T at its bounds does not fit a frame: %d bytes, %v", v, len(b), err)
+		}
+	}
+	for name, c := range map[string]struct{ in, out any }{
+		"a long name":    {Ask{Name: strings.Repeat("n", MaxAskName+1)}, new(Ask)},
+		"a large ask":    {Ask{Payload: make([]byte, MaxAskBytes+1)}, new(Ask)},
+		"a large answer": {Answer{Payload: make([]byte, MaxAskBytes+1)}, new(Answer)},
+		"a long failure": {Answer{Failure: strings.Repeat("f", MaxFailure+1)}, new(Answer)},
+	} {
+		b, err := Encode(c.in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := Decode(b, c.out); !errors.Is(err, ErrProtocol) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func FuzzReader(f *testing.F) {
 	f.Add(frameBytes(3, uint32(KindRun), 1, []byte("abc")))
 	f.Add(frameBytes(70000, uint32(KindStdout), 1, make([]byte, 70000)))
 	f.Add(frameBytes(^uint32(0), 1, 1, nil))
+	for kind, v := range map[Kind]any{
+		KindAsk: Ask{ID: 1, Name: "http", Payload: []byte("p")}, KindWithdraw: Withdraw{ID: 1},
+		KindAnswer: Answer{ID: 1, Payload: []byte("p"), Failed: true, Failure: "f", Unknown: true},
+	} {
+		b, err := Encode(v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(frameBytes(uint32(len(b)), uint32(kind), 1, b))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		const limit = 128 << 10
 		r := NewReader(bytes.NewReader(b), limit)
@@ -130,7 +169,7 @@ func FuzzReader(f *testing.F) {
 			if read += headerSize + len(fr.Payload); read > len(b) || len(fr.Payload) > limit {
 				t.Fatalf("%d bytes were read of %d", read, len(b))
 			}
-			for _, v := range []any{new(Run), new(Done), new(Ready)} {
+			for _, v := range []any{new(Run), new(Done), new(Ready), new(Ask), new(Answer), new(Withdraw)} {
 				if Decode(fr.Payload, v) == nil {
 					if _, err := Encode(v); err != nil {
 						t.Fatal(err)

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -45,8 +46,11 @@ type call struct {
 
 // server serves one connection.
 type server struct {
-	r *wire.Reader
-	w *wire.Writer
+	r    *wire.Reader
+	asks *asks
+
+	out sync.Mutex // guards what follows: a frame is written whole
+	w   *wire.Writer
 
 	mu    sync.Mutex
 	calls map[uint32]context.CancelFunc // that have arrived and are not done
@@ -56,10 +60,16 @@ type server struct {
 // and a call may only overlap the end of the one before.
 const maxCalls = 2
 
+// readAhead is what is read at once, in bytes: a small program with its frame.
+const readAhead = 4 << 10
+
 // Serve serves a connection until it ends or breaks the protocol. It returns
 // nil when the other side has closed it between two calls.
 func Serve(conn io.ReadWriter, c Config) error {
-	s := &server{r: wire.NewReader(conn, wire.MaxPayload), w: wire.NewWriter(conn), calls: map[uint32]context.CancelFunc{}}
+	s := &server{
+		r: wire.NewReader(bufio.NewReaderSize(conn, readAhead), wire.MaxPayload), w: wire.NewWriter(conn),
+		asks: newAsks(), calls: map[uint32]context.CancelFunc{},
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	m, err := s.start(ctx, c)
@@ -70,6 +80,7 @@ func Serve(conn io.ReadWriter, c Config) error {
 	go func() {
 		failed <- s.read(ctx, incoming)
 		cancel() // whatever runs for nobody is cut short
+		s.asks.end()
 		close(incoming)
 	}()
 	for k := range incoming {
@@ -141,6 +152,15 @@ func (s *server) read(ctx context.Context, incoming chan<- *call) error {
 		case wire.KindInterrupt:
 			s.interrupt(f.Call)
 			continue
+		case wire.KindAnswer:
+			var a wire.Answer
+			if err := wire.Decode(f.Payload, &a); err != nil {
+				return err
+			}
+			if !s.asks.answer(a) {
+				return fmt.Errorf("%w: an answer to %d, which was not asked", wire.ErrProtocol, a.ID)
+			}
+			continue
 		case wire.KindRun:
 			if err := wire.Decode(f.Payload, &k.run); err != nil {
 				return err
@@ -192,10 +212,14 @@ func (s *server) answer(m Machine, k *call) error {
 		d = failure(m.Reset(k.ctx))
 	} else {
 		out, errs := &pipe{s, wire.KindStdout, k, nil}, &pipe{s, wire.KindStderr, k, nil}
-		res, err := m.Run(k.ctx, engine.Request{
+		req := engine.Request{
 			Code: k.run.Code, Filename: k.run.Filename, Timeout: k.run.Timeout, MaxOutput: k.run.MaxOutput,
 			MaxCode: engine.MaxCodeBytes, Echo: k.run.Echo, Live: k.run.Live, Stdout: out, Stderr: errs,
-		})
+		}
+		if k.run.Host {
+			req.Host = s.ask(k.number)
+		}
+		res, err := m.Run(k.ctx, req)
 		d = failure(err)
 		d.ExitCode, d.Exited, d.Value, d.Duration = res.ExitCode, res.Exited, res.Value, res.Duration
 		d.Usable = d.Usable && !res.Exited
@@ -218,9 +242,18 @@ func failure(err error) wire.Done {
 	}
 	var e *engine.Error
 	if errors.As(err, &e) {
-		return wire.Done{Kind: string(e.Kind), Message: e.Message, Usable: e.Usable}
+		return wire.Done{Kind: string(e.Kind), Message: words(e), Usable: e.Usable}
 	}
 	return wire.Done{Kind: string(engine.KindInternal), Message: err.Error()}
+}
+
+// words are the message and its cause, unless that is the end of a context,
+// which the message says in better words.
+func words(e *engine.Error) string {
+	if errors.Is(e, context.DeadlineExceeded) || errors.Is(e, context.Canceled) {
+		return e.Message
+	}
+	return e.Error()
 }
 
 func (s *server) done(number uint32, d wire.Done) error { return s.send(wire.KindDone, number, d) }
@@ -230,7 +263,13 @@ func (s *server) send(kind wire.Kind, number uint32, v any) error {
 	if err != nil {
 		return err
 	}
-	return s.w.Write(wire.Frame{Kind: kind, Call: number, Payload: b})
+	return s.write(wire.Frame{Kind: kind, Call: number, Payload: b})
+}
+
+func (s *server) write(f wire.Frame) error {
+	s.out.Lock()
+	defer s.out.Unlock()
+	return s.w.Write(f)
 }
 
 // pipe sends a program's output on as it arrives.
@@ -247,7 +286,7 @@ func (p *pipe) Write(b []byte) (int, error) {
 	n := len(b)
 	for len(b) > 0 && p.err == nil {
 		piece := b[:min(len(b), wire.MaxOutputPayload)]
-		if p.err = p.s.w.Write(wire.Frame{Kind: p.kind, Call: p.call.number, Payload: piece}); p.err != nil {
+		if p.err = p.s.write(wire.Frame{Kind: p.kind, Call: p.call.number, Payload: piece}); p.err != nil {
 			p.call.cancel()
 		}
 		b = b[len(piece):]

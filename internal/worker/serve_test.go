@@ -45,6 +45,38 @@ func (m *fakeMachine) Run(ctx context.Context, r engine.Request) (engine.Result,
 				return engine.Result{}, &engine.Error{Kind: engine.KindCanceled, Message: "nobody listens", Cause: ctx.Err()}
 			}
 		}
+	case "ask": // NAME: what comes of it is the output
+		if r.Host == nil {
+			_, _ = r.Stdout.Write([]byte("no host"))
+			return engine.Result{}, nil
+		}
+		reply, err := r.Host(ctx, rest, []byte("request"))
+		if err != nil {
+			_, _ = r.Stdout.Write([]byte("error: " + err.Error()))
+			return engine.Result{}, nil
+		}
+		_, _ = r.Stdout.Write(reply)
+	case "asks": // several at once, in no order
+		var all sync.WaitGroup
+		for i := range 3 {
+			all.Go(func() {
+				reply, err := r.Host(ctx, fmt.Sprint(i), nil)
+				if err != nil || string(reply) != fmt.Sprint("to ", i) {
+					panic(fmt.Sprintf("%q, %v", reply, err))
+				}
+			})
+		}
+		all.Wait()
+	case "drop": // one call that nobody waits for any more
+		ctx, cancel := context.WithCancel(ctx)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = r.Host(ctx, rest, nil)
+		}()
+		<-m.running
+		cancel()
+		<-ended
 	case "exit":
 		return engine.Result{ExitCode: 7, Exited: true}, nil
 	case "odd":
@@ -59,7 +91,7 @@ func (m *fakeMachine) Close() error                { m.closed = true; return nil
 
 // client is the host's side in tests.
 type client struct {
-	t    *testing.T
+	t    testing.TB
 	conn net.Conn
 	r    *wire.Reader
 	w    *wire.Writer

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -107,7 +108,7 @@ func (b *Backend) Count(op Op) int {
 
 // Registered counts the sandboxes that are not confirmed gone.
 func (b *Backend) Registered() int {
-	return len(b.registry.find(func(_ place, box *box) bool { return box != nil }))
+	return len(b.registry.Find(func(_ places.Place, box *box) bool { return box != nil }))
 }
 
 // Name is the configured name.
@@ -142,15 +143,15 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	if ctx.Err() != nil {
 		return nil, ended(OpAcquire, ctx.Err(), false)
 	}
-	slot, err := b.registry.enter(ctx, place{key, spec.Kind})
+	slot, err := b.registry.Enter(ctx, places.Place{Key: key, Kind: spec.Kind})
 	if err != nil {
 		return nil, ended(OpAcquire, err, false)
 	}
-	defer b.registry.leave(slot)
+	defer b.registry.Leave(slot)
 	if b.isClosed() {
 		return nil, &sandbox.OpError{Op: string(OpAcquire), Class: sandbox.ErrClosed}
 	}
-	if live := slot.box; live != nil {
+	if live := slot.Thing(); live != nil {
 		if live.alive() {
 			return live, spec.Changed(live.spec, b.decider())
 		}
@@ -159,17 +160,17 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 			return nil, &sandbox.OpError{Op: string(OpAcquire), Class: sandbox.ErrUnavailable,
 				Detail: "the lost sandbox is not confirmed gone", Cause: err}
 		}
-		b.registry.put(slot, nil)
+		b.registry.Put(slot, nil)
 	}
 	if err := b.script.meet(ctx, OpAcquire); err != nil {
 		return nil, classify(OpAcquire, err)
 	}
 	box := newBox(b, key, spec)
-	b.registry.put(slot, box)
+	b.registry.Put(slot, box)
 	if b.isClosed() {
 		// Close may have looked before the sandbox was there.
 		box.lose(sandbox.ErrClosed)
-		b.registry.put(slot, nil)
+		b.registry.Put(slot, nil)
 		return nil, &sandbox.OpError{Op: string(OpAcquire), Class: sandbox.ErrClosed}
 	}
 	return box, nil
@@ -184,8 +185,8 @@ func (b *Backend) isClosed() bool {
 // Dispose disposes of the sandboxes that the options select.
 func (b *Backend) Dispose(ctx context.Context, key sandbox.Key, options sandbox.DisposeOptions) error {
 	done := b.script.record(Call{Op: OpDispose, Key: key, Kind: options.Kind, InstanceID: options.InstanceID})
-	_, failure := b.disposeAll(ctx, func(p place, _ *box) bool {
-		return p.key == key && (options.Kind == "" || p.kind == options.Kind)
+	_, failure := b.disposeAll(ctx, func(p places.Place, _ *box) bool {
+		return p.Key == key && (options.Kind == "" || p.Kind == options.Kind)
 	}, options.InstanceID)
 	if failure == nil {
 		done(nil)
@@ -202,8 +203,8 @@ func (b *Backend) DisposeScope(ctx context.Context, scope, threadID string) sand
 		done(err)
 		return sandbox.ScopePurge{Undisposed: sandbox.AsDisposalFailure(err)}
 	}
-	disposed, failure := b.disposeAll(ctx, func(p place, _ *box) bool {
-		return p.key.Scope == scope && p.key.ThreadID == threadID
+	disposed, failure := b.disposeAll(ctx, func(p places.Place, _ *box) bool {
+		return p.Key.Scope == scope && p.Key.ThreadID == threadID
 	}, "")
 	done(sandbox.ScopePurge{Undisposed: failure}.Err())
 	return sandbox.ScopePurge{Disposed: disposed, Undisposed: failure}
@@ -211,10 +212,10 @@ func (b *Backend) DisposeScope(ctx context.Context, scope, threadID string) sand
 
 // disposeAll disposes of every sandbox that fits, whether or not one of them
 // fails.
-func (b *Backend) disposeAll(ctx context.Context, fits func(place, *box) bool, instanceID string) (int, *sandbox.DisposalFailure) {
+func (b *Backend) disposeAll(ctx context.Context, fits func(places.Place, *box) bool, instanceID string) (int, *sandbox.DisposalFailure) {
 	var failures []*sandbox.DisposalFailure
 	disposed := 0
-	for _, p := range b.registry.find(fits) {
+	for _, p := range b.registry.Find(fits) {
 		gone, err := b.dispose(ctx, p, fits, instanceID)
 		if err != nil {
 			failures = append(failures, sandbox.AsDisposalFailure(err))
@@ -225,20 +226,20 @@ func (b *Backend) disposeAll(ctx context.Context, fits func(place, *box) bool, i
 	return disposed, sandbox.FoldFailures(failures...)
 }
 
-func (b *Backend) dispose(ctx context.Context, p place, fits func(place, *box) bool, instanceID string) (bool, error) {
-	slot, err := b.registry.enter(ctx, p)
+func (b *Backend) dispose(ctx context.Context, p places.Place, fits func(places.Place, *box) bool, instanceID string) (bool, error) {
+	slot, err := b.registry.Enter(ctx, p)
 	if err != nil {
 		return false, fmt.Errorf("wait for a turn: %w", err)
 	}
-	defer b.registry.leave(slot)
-	box := slot.box
+	defer b.registry.Leave(slot)
+	box := slot.Thing()
 	if box == nil || !fits(p, box) || !box.loseIf(instanceID, sandbox.ErrDisposed) {
 		return false, nil
 	}
 	if err := b.script.meet(ctx, OpDispose); err != nil {
 		return false, err
 	}
-	b.registry.put(slot, nil)
+	b.registry.Put(slot, nil)
 	return true, nil
 }
 
@@ -251,7 +252,7 @@ func (b *Backend) Close() error {
 	ctx := context.Background()
 	err := b.script.meet(ctx, OpClose)
 	if err == nil {
-		_, failure := b.disposeAll(ctx, func(_ place, box *box) bool {
+		_, failure := b.disposeAll(ctx, func(_ places.Place, box *box) bool {
 			return box != nil && box.backend == b
 		}, "")
 		if failure != nil {

@@ -25,6 +25,10 @@ type Options struct {
 	Only string
 	// Quick takes fewer samples.
 	Quick bool
+	// Limits is how the memory of sandboxes is bounded.
+	Limits cli.Choice
+	// Soak goes through all the cycles of N12 that are promised.
+	Soak bool
 	// Yardstick is a command line that prints another product's numbers.
 	Yardstick string
 	// Image is the name of a stored image or an image file; Native is the
@@ -65,7 +69,9 @@ A yardstick is a command that prints another product's medians as JSON,
 	fl.BoolVar(&o.JSON, "json", false, "as one JSON object")
 	fl.StringVar(&o.Only, "only", "", "run just the benchmark with this `ID`, such as N1 or N2.reset")
 	fl.BoolVar(&o.Quick, "quick", false, "take fewer samples")
+	fl.BoolVar(&o.Soak, "soak", false, "N12 with all 100,000 cycles, which takes most of an hour")
 	cli.ImageFlag(fl, &o.Image)
+	cli.LimitsFlag(fl, &o.Limits)
 	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd
@@ -89,8 +95,8 @@ func run(ctx context.Context, o *Options) (err error) {
 	} else {
 		err = o.Factory.Streams.WriteOut([]byte(report.Table()))
 	}
-	if err == nil && len(report.Failures) > 0 {
-		err = fmt.Errorf("%d benchmarks could not be measured", len(report.Failures))
+	if n := report.Failed(); err == nil && n > 0 {
+		err = fmt.Errorf("%d benchmarks could not be measured", n)
 	}
 	return err
 }
@@ -104,7 +110,7 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 	}
 	all, machine, stop, err := o.Suite(ctx, c)
 	if err != nil {
-		return r, err
+		return r, cli.StartFailure(err)
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 	picked, err := bench.Select(all, o.Only)
@@ -119,7 +125,7 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 		case ctx.Err() != nil:
 			return r, ctx.Err()
 		case err != nil:
-			r.Failures = append(r.Failures, bench.Failure{ID: b.ID, Name: b.Name, Error: cli.Explain(err)})
+			r.Failures = append(r.Failures, bench.Failure{ID: b.ID, Name: b.Name, Error: cli.Explain(err), Skipped: errors.Is(err, bench.ErrSkipped)})
 		default:
 			r.Results = append(r.Results, x)
 		}
@@ -137,12 +143,16 @@ func measure(ctx context.Context, o *Options) (r bench.Report, err error) {
 }
 
 func configure(ctx context.Context, o *Options, progress func(string)) (bench.Config, error) {
-	c := bench.Config{Native: o.Native, Progress: progress}
-	images, err := o.Factory.ImageDir()
-	if err != nil {
+	c := bench.Config{Native: o.Native, Limits: cli.Enforcements(o.Limits.Value)[0], Progress: progress}
+	if o.Soak {
+		c.Cycles = bench.SoakCycles
+	}
+	var err error
+	if c.CacheDir, err = o.Factory.CacheDir(); err != nil {
 		return c, err
 	}
-	if c.Templates, err = o.Factory.TemplateDir(); err != nil {
+	images, err := o.Factory.ImageDir()
+	if err != nil {
 		return c, err
 	}
 	if c.Image, err = o.ImageFile(ctx, images, o.Image, progress); err != nil {
@@ -152,6 +162,6 @@ func configure(ctx context.Context, o *Options, progress func(string)) (bench.Co
 	if err != nil {
 		return c, err
 	}
-	c.Run = []string{self, os.Args[0], "run", "--image", c.Image, "-c", "print(6*7)"}
+	c.Run = []string{self, os.Args[0], "run", "--image", c.Image, "--limits", string(c.Limits), "-c", "print(6*7)"}
 	return c, nil
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -13,7 +14,8 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
-func suite(stopped *bool) func(context.Context, bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
+// suite plays the benchmarks; it tells what it was opened with.
+func suite(stopped *bool, opened *bench.Config) func(context.Context, bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
 	one := func(_ context.Context, n int) (bench.Samples, error) {
 		return bench.Samples{Values: make([]float64, n)}, nil
 	}
@@ -24,18 +26,29 @@ func suite(stopped *bool) func(context.Context, bench.Config) ([]bench.Benchmark
 			<-ctx.Done()
 			return bench.Samples{}, ctx.Err()
 		}},
+		{ID: "N5", Name: "lacks something", N: 1, Run: func(context.Context, int) (bench.Samples, error) {
+			return bench.Samples{}, fmt.Errorf("%w: only root can", bench.ErrSkipped)
+		}},
 	}
-	return func(context.Context, bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
+	return func(_ context.Context, c bench.Config) ([]bench.Benchmark, bench.Machine, func() error, error) {
+		*opened = c
 		return all, bench.Machine{Note: "a note"}, func() error { *stopped = true; return nil }, nil
 	}
 }
 
 func measureWith(t *testing.T, o Options, sig os.Signal) (status int, stdout string) {
 	t.Helper()
+	status, stdout, _ = measureIn(t, o, sig)
+	return status, stdout
+}
+
+func measureIn(t *testing.T, o Options, sig os.Signal) (status int, stdout string, c bench.Config) {
+	t.Helper()
 	s, out, _ := streams.Test("")
 	f, signals := (&clitest.Engine{}).Factory(s, t.TempDir())
 	stopped := false
-	o.Factory, o.Suite = f, suite(&stopped)
+	o.Limits.Value = "rlimit"
+	o.Factory, o.Suite = f, suite(&stopped, &c)
 	o.ImageFile = func(context.Context, string, string, func(string)) (string, error) { return "image", nil }
 	if sig != nil {
 		signals <- sig
@@ -44,7 +57,7 @@ func measureWith(t *testing.T, o Options, sig os.Signal) (status int, stdout str
 	if !stopped {
 		t.Error("the suite was not stopped")
 	}
-	return cli.ExitStatus(err), out.String()
+	return cli.ExitStatus(err), out.String(), c
 }
 
 func TestBenchPrintsATableOrJSON(t *testing.T) {
@@ -67,6 +80,7 @@ func TestBenchEndsByWhatWentWrong(t *testing.T) {
 	}{
 		{"an unknown benchmark", Options{Only: "N99"}, nil, 2, ""},
 		{"a benchmark that fails", Options{Only: "N2"}, nil, 125, "not measured: N2 (broken): boom\n"},
+		{"a benchmark that this user cannot measure", Options{Only: "N5"}, nil, 0, "not measured: N5 (lacks something): skipped: only root can\n"},
 		{"a yardstick that fails", Options{Only: "N1", Yardstick: "false"}, nil, 125, ""},
 		{"an interrupt", Options{Only: "N3"}, os.Interrupt, 130, ""},
 	} {
@@ -75,5 +89,17 @@ func TestBenchEndsByWhatWentWrong(t *testing.T) {
 				t.Errorf("got %d, %q; want %d, %q", status, out, r.status, r.stdout)
 			}
 		})
+	}
+}
+
+func TestBenchSaysWhereAndHowLongToMeasure(t *testing.T) {
+	for soak, want := range map[bool]int{false: 0, true: bench.SoakCycles} {
+		_, _, c := measureIn(t, Options{Only: "N1", Soak: soak}, nil)
+		if c.Cycles != want || c.Image != "image" || c.CacheDir == "" || c.Limits != "rlimit" {
+			t.Errorf("soak %v: %+v", soak, c)
+		}
+		if args := strings.Join(c.Run[1:], " "); !strings.HasSuffix(args, "run --image image --limits rlimit -c print(6*7)") {
+			t.Errorf("N4 runs %q", args)
+		}
 	}
 }

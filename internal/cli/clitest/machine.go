@@ -2,27 +2,31 @@
 package clitest
 
 import (
+	"cmp"
 	"context"
 	"os"
 	"strings"
 	"sync"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // Script is a program as the fake machine runs it.
-type Script func(ctx context.Context, req engine.Request) (engine.Result, error)
+type Script func(ctx context.Context, req microvm.Request) (microvm.Result, error)
 
 // Engine is a fake: it knows programs by their trimmed text.
 type Engine struct {
 	Programs map[string]Script
 	// OpenErr, if set, is what opening a machine gives.
 	OpenErr error
+	// Limits is the enforcement that machines say they have; "none" when empty.
+	Limits microvm.Enforcement
 
 	mu       sync.Mutex // guards what follows
-	requests []engine.Request
+	requests []microvm.Request
 	options  []cli.Options
 	opened   int
 	closed   int
@@ -41,22 +45,22 @@ func (e *Engine) Factory(s *streams.Streams, cacheDir string) (f *cli.Factory, s
 }
 
 // Open is a cli.Opener.
-func (e *Engine) Open(_ context.Context, o cli.Options) (cli.Machine, cli.Info, error) {
+func (e *Engine) Open(_ context.Context, o cli.Options) (cli.Machine, microvm.Info, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.options = append(e.options, o)
 	if e.OpenErr != nil {
-		return nil, cli.Info{}, e.OpenErr
+		return nil, microvm.Info{}, e.OpenErr
 	}
 	e.opened++
-	return &machine{e}, cli.Info{Engine: "fake", Isolation: "none"}, nil
+	return &machine{e}, microvm.Info{Engine: "fake", Isolation: "none", Limits: cmp.Or(e.Limits, "none")}, nil
 }
 
 // Requests gives what was asked of machines, in order.
-func (e *Engine) Requests() []engine.Request {
+func (e *Engine) Requests() []microvm.Request {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return append([]engine.Request(nil), e.requests...)
+	return append([]microvm.Request(nil), e.requests...)
 }
 
 // Options gives what machines were opened with, in order.
@@ -75,13 +79,13 @@ func (e *Engine) Counts() (opened, resets, closed int) {
 
 type machine struct{ e *Engine }
 
-func (m *machine) Run(ctx context.Context, req engine.Request) (engine.Result, error) {
+func (m *machine) Run(ctx context.Context, req microvm.Request) (microvm.Result, error) {
 	m.e.mu.Lock()
 	m.e.requests = append(m.e.requests, req)
-	script := m.e.Programs[strings.TrimSpace(string(req.Code))]
+	script := m.e.Programs[strings.TrimSpace(req.Code)]
 	m.e.mu.Unlock()
 	if script == nil {
-		return engine.Result{}, &engine.Error{Kind: engine.KindInternal, Message: "no script for " + string(req.Code)}
+		return microvm.Result{}, &sandbox.OpError{Op: "run_code", Detail: "no script for " + req.Code}
 	}
 	return script(ctx, req)
 }
@@ -93,7 +97,7 @@ func (m *machine) Reset(context.Context) error {
 	return nil
 }
 
-func (m *machine) Generation() string { return "generation-1" }
+func (m *machine) ID() string { return "generation-1" }
 
 func (m *machine) Close() error {
 	m.e.mu.Lock()
@@ -104,22 +108,22 @@ func (m *machine) Close() error {
 
 // Prints plays a program that writes and exits.
 func Prints(stdout, stderr string, exitCode int) Script {
-	return func(_ context.Context, req engine.Request) (engine.Result, error) {
-		return write(req, stdout, stderr, engine.Result{ExitCode: exitCode}), nil
+	return func(_ context.Context, req microvm.Request) (microvm.Result, error) {
+		return write(req, stdout, stderr, status(exitCode)), nil
 	}
 }
 
 // Fails plays a program that writes and then meets err.
 func Fails(stdout, stderr string, err error) Script {
-	return func(_ context.Context, req engine.Request) (engine.Result, error) {
-		return write(req, stdout, stderr, engine.Result{}), err
+	return func(_ context.Context, req microvm.Request) (microvm.Result, error) {
+		return write(req, stdout, stderr, microvm.Result{}), err
 	}
 }
 
 // Values plays an expression: its repr is there only for those who ask.
 func Values(value string) Script {
-	return func(_ context.Context, req engine.Request) (engine.Result, error) {
-		var res engine.Result
+	return func(_ context.Context, req microvm.Request) (microvm.Result, error) {
+		var res microvm.Result
 		if req.Echo {
 			res.Value = value
 		}
@@ -130,15 +134,33 @@ func Values(value string) Script {
 // Waits plays a program that says it started and runs until it is canceled,
 // which it survives.
 func Waits(started chan<- struct{}) Script {
-	return func(ctx context.Context, req engine.Request) (engine.Result, error) {
+	return func(ctx context.Context, req microvm.Request) (microvm.Result, error) {
 		started <- struct{}{}
 		<-ctx.Done()
-		res := write(req, "", "Traceback\nKeyboardInterrupt\n", engine.Result{ExitCode: 1})
-		return res, &engine.Error{Kind: engine.KindCanceled, Message: "the run was canceled", Usable: true, Cause: ctx.Err()}
+		res := write(req, "", "Traceback\nKeyboardInterrupt\n", status(1))
+		return res, Failure(sandbox.ErrCanceled, true, "the run was canceled")
 	}
 }
 
-func write(req engine.Request, stdout, stderr string, res engine.Result) engine.Result {
+// Exits plays a program that ends its interpreter itself.
+func Exits(exitCode int) Script {
+	return func(context.Context, microvm.Request) (microvm.Result, error) {
+		res := status(exitCode)
+		res.Exited = true
+		return res, Failure(sandbox.ErrGuestCrash, false, "the program ended its interpreter")
+	}
+}
+
+// Failure is how a run ends other than by its result.
+func Failure(class error, usable bool, detail string) error {
+	return &sandbox.OpError{Op: "run_code", Class: class, Usable: usable, Detail: detail}
+}
+
+func status(code int) microvm.Result {
+	return microvm.Result{ExecResult: sandbox.ExecResult{ExitCode: code}}
+}
+
+func write(req microvm.Request, stdout, stderr string, res microvm.Result) microvm.Result {
 	res.Stdout, res.Stderr = []byte(stdout), []byte(stderr)
 	if req.Stdout != nil {
 		_, _ = req.Stdout.Write(res.Stdout) // the engine ignores it too

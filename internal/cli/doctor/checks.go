@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // Host is a machine as the checks see it. Every field is one small probe, so
@@ -35,6 +37,12 @@ type Host struct {
 	Python func(ctx context.Context) (string, error)
 	// Cache gives the cache folder.
 	Cache func() (string, error)
+	// Limits looks for ways to bound a sandbox's process, strongest first.
+	Limits func() []ceiling.Offer
+	// LockDir gives the folder for the locks of those who own sandboxes.
+	LockDir func() (string, error)
+	// Worker runs a program in a sandbox as run does and says what it was.
+	Worker func(ctx context.Context) (microvm.Info, error)
 	// Images counts the images in the cache, Templates the templates.
 	Images, Templates func(dir string) (int, error)
 }
@@ -62,8 +70,9 @@ func (h Host) Checks(ctx context.Context) []Check {
 		h.kernel(),
 	}
 	checks = append(checks, h.kvm(vendor)...)
-	checks = append(checks, h.python(ctx))
-	return append(checks, h.cache()...)
+	checks = append(checks, h.limits(), h.owner(), h.python(ctx))
+	checks = append(checks, h.cache()...)
+	return append(checks, h.worker(ctx, checks)...)
 }
 
 func (h Host) kernel() Check {
@@ -119,6 +128,50 @@ func (h Host) features() Check {
 		return Check{"kvm-guest", Warn, "a guest runs but does not see " + strings.Join(missing, ", ") + ": numpy and its like may use much slower code", ""}
 	}
 	return Check{"kvm-guest", OK, fmt.Sprintf("a guest runs and sees all %d features that libraries ask this processor for", seen), ""}
+}
+
+// limits says which enforcement sandboxes get. Anything below control groups is
+// a warning, with what an operator does to have them.
+func (h Host) limits() Check {
+	offers := h.Limits()
+	best := ceiling.Strongest(offers)
+	for _, o := range offers {
+		if o.Enforcement == microvm.EnforceCgroup && o.Err != nil && best == microvm.EnforceRlimit {
+			return Check{"limits", Warn, fmt.Sprintf("rlimit only, which counts address space and not what the kernel holds: %v", o.Err), strings.Join(o.Mend, "\n")}
+		}
+	}
+	return Check{"limits", OK, fmt.Sprintf("a sandbox's process is bounded by %s", best), ""}
+}
+
+// owner says whether this user can own sandboxes.
+func (h Host) owner() Check {
+	dir, err := h.LockDir()
+	if err != nil {
+		return Check{"owner", Warn, "no folder for locks, so that no namespace can be owned (run and repl need none): " + err.Error(), ""}
+	}
+	return Check{"owner", OK, "locks are in " + dir, ""}
+}
+
+// worker has a sandbox answer where everything that it needs is there already:
+// capturing a Python takes a second, and is the first run's business.
+func (h Host) worker(ctx context.Context, before []Check) []Check {
+	dir, err := h.Cache()
+	if err != nil {
+		return nil
+	}
+	if n, err := h.Images(dir); err != nil || n == 0 {
+		return nil
+	}
+	for _, c := range before {
+		if c.Status == Fail {
+			return nil
+		}
+	}
+	info, err := h.Worker(ctx)
+	if err != nil {
+		return []Check{{"worker", Fail, cli.Explain(err), ""}}
+	}
+	return []Check{{"worker", OK, fmt.Sprintf("a sandbox answers (engine %s, Python %s, limits %s)", info.Engine, info.Python, info.Limits), ""}}
 }
 
 func kvmModule(vendor string) string {

@@ -29,8 +29,8 @@ type Check struct {
 	Status Status `json:"status"`
 	// Detail says what was found.
 	Detail string `json:"detail"`
-	// Fix is the one command that mends it, empty where nothing needs to be
-	// mended or no command can.
+	// Fix is the one command that mends it, or several, a line each; empty where
+	// nothing needs to be mended or no command can.
 	Fix string `json:"fix,omitempty"`
 }
 
@@ -44,11 +44,11 @@ type Options struct {
 
 // NewCmd makes the command; runF, if not nil, takes the place of its work.
 func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
-	o := &Options{Factory: f, Host: ThisHost(f.CacheDir)}
+	o := &Options{Factory: f, Host: ThisHost(f.CacheDir, f.Open)}
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Say what this machine offers, and what mends what is missing",
-		Long: `Say what this machine offers for sandboxes, what is missing, and the one command
+		Long: `Say what this machine offers for sandboxes, what is missing, and the command
 that mends it. The exit status is 0 when programs can be run and 1 when not.`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -101,13 +101,29 @@ func (r report) text(color bool) string {
 			mark = "\x1b[" + colors[c.Status] + "m" + mark + "\x1b[0m"
 		}
 		fmt.Fprintf(&b, "%s  %-11s %s\n", mark, c.ID, streams.OneLine(c.Detail))
-		if c.Fix != "" {
-			fmt.Fprintf(&b, "                  mend it: %s\n", streams.OneLine(c.Fix))
-		}
+		b.WriteString(remedy(c.Fix))
 	}
 	verdict := "programs can be run"
 	if !r.OK {
 		verdict = "programs cannot be run"
 	}
 	return b.String() + verdict + "\n"
+}
+
+// remedy shows the commands of a fix, one a line so that they can be copied.
+func remedy(fix string) string {
+	const margin = "                  "
+	lines := strings.Split(fix, "\n")
+	switch {
+	case fix == "":
+		return ""
+	case len(lines) == 1:
+		return margin + "mend it: " + streams.OneLine(fix) + "\n"
+	}
+	var b strings.Builder
+	b.WriteString(margin + "mend it:\n")
+	for _, l := range lines {
+		b.WriteString(margin + "  " + streams.OneLine(l) + "\n")
+	}
+	return b.String()
 }

@@ -13,8 +13,10 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/clitest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // healthy is a host on which everything is right, with its cache at dir.
@@ -30,8 +32,13 @@ func healthy(dir string) Host {
 		Group:       func() string { return "kvm" },
 		Python:      func(context.Context) (string, error) { return "/usr/bin/python3 is Python 3.12.1", nil },
 		Cache:       func() (string, error) { return dir, nil },
-		Images:      func(string) (int, error) { return 1, nil },
-		Templates:   func(string) (int, error) { return 0, nil },
+		Limits:      func() []ceiling.Offer { return []ceiling.Offer{{Enforcement: microvm.EnforceCgroup}} },
+		LockDir:     func() (string, error) { return "/run/lock", nil },
+		Worker: func(context.Context) (microvm.Info, error) {
+			return microvm.Info{Engine: "kvm", Python: "3.12.1", Limits: microvm.EnforceCgroup}, nil
+		},
+		Images:    func(string) (int, error) { return 1, nil },
+		Templates: func(string) (int, error) { return 0, nil },
 	}
 }
 
@@ -73,6 +80,26 @@ func TestEachTroubleIsNamedWithItsRemedy(t *testing.T) {
 		{"no Python", func(h *Host) {
 			h.Python = func(context.Context) (string, error) { return "", errors.New("no python3 found") }
 		}, "python", Fail, "no python3", "sudo apt-get install -y python3"},
+		{"only the weakest ceiling", func(h *Host) {
+			h.Limits = func() []ceiling.Offer {
+				return []ceiling.Offer{
+					{Enforcement: microvm.EnforceCgroup, Err: errors.New("not delegated"), Mend: []string{"sudo a", "sudo b"}},
+					{Enforcement: microvm.EnforceSystemd, Err: errors.New("no bus")},
+					{Enforcement: microvm.EnforceRlimit},
+				}
+			}
+		}, "limits", Warn, "not delegated", "sudo a\nsudo b"},
+		{"systemd bounds", func(h *Host) {
+			h.Limits = func() []ceiling.Offer {
+				return []ceiling.Offer{{Enforcement: microvm.EnforceCgroup, Err: errors.New("no")}, {Enforcement: microvm.EnforceSystemd}}
+			}
+		}, "limits", OK, "by systemd", ""},
+		{"nowhere for locks", func(h *Host) {
+			h.LockDir = func() (string, error) { return "", errors.New("read-only") }
+		}, "owner", Warn, "read-only", ""},
+		{"a sandbox that does not answer", func(h *Host) {
+			h.Worker = func(context.Context) (microvm.Info, error) { return microvm.Info{}, errors.New("no supervisor") }
+		}, "worker", Fail, "no supervisor", ""},
 		{"no home", func(h *Host) { h.Cache = func() (string, error) { return "", errors.New("no cache folder") } }, "cache", Fail, "no cache", "export MAF_SANDBOX_CACHE=$HOME/.cache/maf-sandbox"},
 		{"an unreadable cache", func(h *Host) { h.Images = func(string) (int, error) { return 0, errors.New("bad") } }, "image", Warn, "bad", ""},
 	} {
@@ -95,6 +122,9 @@ func TestAFailedStepHidesThoseThatNeedIt(t *testing.T) {
 	h := healthy(t.TempDir())
 	h.KVM = step(KVMPresent, fs.ErrPermission)
 	checks := h.Checks(t.Context())
+	if find(checks, "worker").ID != "" {
+		t.Errorf("a sandbox was tried where there can be none: %+v", checks)
+	}
 	if find(checks, "kvm-device").Status != OK || find(checks, "kvm-vm").ID != "" {
 		t.Errorf("got %+v", checks)
 	}
@@ -184,8 +214,29 @@ func TestTheJSONReportHasEveryCheck(t *testing.T) {
 	}
 }
 
+func TestAFixOfSeveralCommandsIsShownALineEach(t *testing.T) {
+	h := healthy(t.TempDir())
+	h.Limits = func() []ceiling.Offer {
+		return []ceiling.Offer{{Enforcement: microvm.EnforceCgroup, Err: errors.New("no"), Mend: []string{"sudo a", "sudo b"}}}
+	}
+	if _, out := examine(t, h, false, false); !strings.Contains(out.String(), "mend it:\n                    sudo a\n                    sudo b\n") {
+		t.Errorf("got %s", out)
+	}
+	if _, out := examine(t, h, true, false); !strings.Contains(out.String(), `"fix":"sudo a\nsudo b"`) {
+		t.Errorf("got %s", out)
+	}
+}
+
+func TestNoSandboxIsTriedBeforeThereIsAnImage(t *testing.T) {
+	h := healthy(t.TempDir())
+	h.Images = func(string) (int, error) { return 0, nil }
+	if c := find(h.Checks(t.Context()), "worker"); c.ID != "" {
+		t.Errorf("got %+v", c)
+	}
+}
+
 func TestThisHostAnswersEveryProbe(t *testing.T) {
-	h := ThisHost(func() (string, error) { return t.TempDir(), nil })
+	h := ThisHost(func() (string, error) { return t.TempDir(), nil }, (&clitest.Engine{}).Open)
 	if checks := h.Checks(t.Context()); len(checks) == 0 {
 		t.Error("no checks")
 	}

@@ -12,10 +12,14 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
-// ThisHost probes the machine that the program runs on.
-func ThisHost(cacheDir func() (string, error)) Host {
+// ThisHost probes the machine that the program runs on; open opens a sandbox.
+func ThisHost(cacheDir func() (string, error), open cli.Opener) Host {
 	return Host{
 		Platform:    runtime.GOOS + "/" + runtime.GOARCH,
 		CPU:         cpu,
@@ -27,9 +31,26 @@ func ThisHost(cacheDir func() (string, error)) Host {
 		Group:       deviceGroup,
 		Python:      python,
 		Cache:       cacheDir,
+		Limits:      ceiling.Probe,
+		LockDir:     lockDir,
+		Worker:      func(ctx context.Context) (microvm.Info, error) { return answer(ctx, open) },
 		Images:      func(dir string) (int, error) { return countIn(filepath.Join(dir, "images"), ".img") },
 		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), ".json") },
 	}
+}
+
+// answer opens a sandbox and has it compute.
+func answer(ctx context.Context, open cli.Opener) (info microvm.Info, err error) {
+	m, info, err := open(ctx, cli.Options{Memory: microvm.DefaultMemory, Limits: cli.LimitsAuto})
+	if err != nil {
+		return info, err
+	}
+	defer func() { err = errors.Join(err, m.Close()) }()
+	res, err := m.Run(ctx, microvm.Request{Code: "print(6*7)"})
+	if err == nil && string(res.Stdout) != "42\n" {
+		err = fmt.Errorf("a sandbox computed 6*7 and printed %.80q and %.200q", res.Stdout, res.Stderr)
+	}
+	return info, err
 }
 
 func cpu() (vendor, model string) {

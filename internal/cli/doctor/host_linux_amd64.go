@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/kvmvm"
 )
 
@@ -61,6 +62,8 @@ func deviceGroup() string {
 	}
 	return g.Name
 }
+
+func lockDir() (string, error) { return owner.Folder() }
 
 func owned(info fs.FileInfo) bool {
 	st, ok := info.Sys().(*syscall.Stat_t)

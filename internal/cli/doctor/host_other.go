@@ -10,6 +10,7 @@ import (
 func probeKVM() (KVMStep, error) { return KVMNothing, errors.ErrUnsupported }
 func pagemapScan() bool          { return false }
 func deviceGroup() string        { return "" }
+func lockDir() (string, error)   { return "", errors.ErrUnsupported }
 func owned(fs.FileInfo) bool     { return false }
 func writable(string) error      { return errors.ErrUnsupported }
 

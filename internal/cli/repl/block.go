@@ -3,7 +3,7 @@ package repl
 import (
 	"strings"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // block gathers lines until they make up a statement that can be run.
@@ -62,7 +62,7 @@ func (b *block) add(line string) []string {
 	b.lines = append(b.lines, line)
 	b.size += len(line) + 1
 	b.scan.line(line)
-	if b.size > engine.MaxCodeBytes {
+	if b.size > microvm.MaxMaxCode {
 		return []string{b.take()} // the engine refuses it by name
 	}
 	if b.scan.open() {

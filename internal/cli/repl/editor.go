@@ -12,8 +12,8 @@ import (
 
 	"github.com/peterh/liner"
 
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // Editor asks the user for lines.
@@ -47,10 +47,10 @@ func (p *plain) Line(string) (string, error) {
 		part, err := p.r.ReadSlice('\n')
 		line = append(line, part...)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= engine.MaxCodeBytes:
+		case errors.Is(err, bufio.ErrBufferFull) && len(line) <= microvm.MaxMaxCode:
 			continue
 		case errors.Is(err, bufio.ErrBufferFull):
-			return "", fmt.Errorf("a line has more than %d bytes", engine.MaxCodeBytes)
+			return "", fmt.Errorf("a line has more than %d bytes", microvm.MaxMaxCode)
 		case errors.Is(err, io.EOF) && len(line) > 0, err == nil:
 			return strings.TrimRight(string(line), "\r\n"), nil
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // Options are all inputs of the command.
@@ -34,7 +34,7 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 	o := &Options{
 		Factory:   f,
 		Timeout:   cli.Duration{Value: cli.MaxDuration},
-		MaxOutput: cli.Size{Bytes: engine.MaxOutputBytes, Min: 1, Max: engine.MaxOutputBytes},
+		MaxOutput: cli.Size{Bytes: microvm.MaxMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
 		Editor:    NewEditor,
 		Now:       time.Now,
 	}
@@ -77,6 +77,9 @@ func run(ctx context.Context, o *Options) error {
 	defer s.close()
 	if err := s.open(); err != nil {
 		return err
+	}
+	if s.o.Factory.Streams.ErrTTY && s.info.Limits == microvm.EnforceRlimit && o.Machine.Limits.Value == cli.LimitsAuto {
+		s.say("the sandbox's memory is bounded by rlimit; '%s doctor' tells how to have control groups do it", cli.Program)
 	}
 	// Without a place for it there is simply no history.
 	dir, _ := o.Factory.CacheDir()

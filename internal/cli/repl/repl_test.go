@@ -11,8 +11,9 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/clitest"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 func programs() map[string]clitest.Script {
@@ -22,18 +23,12 @@ func programs() map[string]clitest.Script {
 		"def f():\n  return 1":      clitest.Prints("", "", 0),
 		"1/0":                       clitest.Prints("", "Traceback\nZeroDivisionError\n", 1),
 		"print('half', end='')":     clitest.Prints("half", "", 0),
-		"import os; os._exit(7)":    exits(7),
-		"crash":                     clitest.Fails("", "", &engine.Error{Kind: engine.KindGuestCrash, Message: "the interpreter crashed"}),
-		"slow":                      clitest.Fails("", "", &engine.Error{Kind: engine.KindTimeout, Message: "time limit of 1s reached", Usable: true}),
+		"import os; os._exit(7)":    clitest.Exits(7),
+		"crash":                     clitest.Fails("", "", clitest.Failure(sandbox.ErrGuestCrash, false, "the interpreter crashed")),
+		"slow":                      clitest.Fails("", "", clitest.Failure(sandbox.ErrTimeout, true, "time limit of 1s reached")),
 		"print('\x1b[2J')":          clitest.Prints("\x1b[2J\n", "", 0),
 		"for i in range(2):\n  i":   clitest.Prints("0\n1\n", "", 0),
 		"for i in range(2):\n  i\n": clitest.Prints("0\n1\n", "", 0),
-	}
-}
-
-func exits(code int) clitest.Script {
-	return func(context.Context, engine.Request) (engine.Result, error) {
-		return engine.Result{ExitCode: code, Exited: true}, nil
 	}
 }
 
@@ -83,6 +78,33 @@ func TestAConversationFromAPipe(t *testing.T) {
 				t.Errorf("%d opened, %d resets, %d closed; want %d, %d, all", opened, resets, closed, r.opened, r.resets)
 			}
 		})
+	}
+}
+
+func TestAConversationOnATerminalSaysWhenTheCeilingIsTheWeakestOne(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		limits microvm.Enforcement
+		asked  string
+		tty    bool
+		said   bool
+	}{
+		{"chosen for the user", microvm.EnforceRlimit, "auto", true, true},
+		{"asked for", microvm.EnforceRlimit, "rlimit", true, false},
+		{"a stronger one", microvm.EnforceCgroup, "auto", true, false},
+		{"nobody there to read it", microvm.EnforceRlimit, "auto", false, false},
+	} {
+		s, _, errOut := streams.Test("")
+		s.ErrTTY = r.tty
+		f, _ := (&clitest.Engine{Limits: r.limits}).Factory(s, t.TempDir())
+		cmd := NewCmd(f, nil)
+		cmd.SetArgs([]string{"--limits", r.asked})
+		if err := cmd.ExecuteContext(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(errOut.String(), "bounded by rlimit"); said != r.said {
+			t.Errorf("%s: %q", r.name, errOut)
+		}
 	}
 }
 

@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 const (
@@ -30,6 +31,7 @@ type session struct {
 
 	editor         Editor
 	machine        cli.Machine
+	info           microvm.Info
 	stdout, stderr *streams.Sink
 	block          block
 	timing         bool
@@ -131,19 +133,19 @@ func (s *session) execute(text string) error {
 
 // run has the machine run text and waits for it. Ctrl-C interrupts the
 // program; any other signal ends the conversation too.
-func (s *session) run(text string) (engine.Result, error) {
+func (s *session) run(text string) (microvm.Result, error) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	type outcome struct {
-		res engine.Result
+		res microvm.Result
 		err error
 	}
 	c := make(chan outcome, 1)
 	go func() {
-		res, err := s.machine.Run(ctx, engine.Request{
-			Code: []byte(text), Filename: "<stdin>", Echo: true,
+		res, err := s.machine.Run(ctx, microvm.Request{
+			Code: text, Filename: "<stdin>", Echo: true,
 			Timeout: s.o.Timeout.Value, MaxOutput: int(s.o.MaxOutput.Bytes),
-			MaxCode: engine.MaxCodeBytes, Live: true,
+			Live:   true,
 			Stdout: s.stdout, Stderr: s.stderr,
 		})
 		c <- outcome{res, err}
@@ -163,25 +165,18 @@ func (s *session) run(text string) (engine.Result, error) {
 
 // settle says what there is to say about a run and replaces a machine that is
 // of no more use.
-func (s *session) settle(res engine.Result, err error) error {
-	var known *engine.Error
-	usable := !res.Exited
+func (s *session) settle(res microvm.Result, err error) error {
 	switch {
-	case err == nil && res.Exited:
+	case res.Exited && errors.Is(err, sandbox.ErrGuestCrash):
 		s.say("%s: the program ended its interpreter with status %d", cli.Program, res.ExitCode)
-	case errors.Is(err, engine.ErrCanceled):
+	case errors.Is(err, sandbox.ErrCanceled):
 		if !bytes.Contains(res.Stderr, []byte("KeyboardInterrupt")) {
 			s.say("KeyboardInterrupt")
 		}
 	case err != nil:
 		s.say("%s", cli.Message(err))
 	}
-	if errors.As(err, &known) {
-		usable = known.Usable
-	} else if err != nil {
-		usable = false
-	}
-	if usable {
+	if sandbox.Usable(err) {
 		return nil
 	}
 	s.say("%s: the sandbox is retired; going on with a fresh one, names are lost", cli.Program)
@@ -197,13 +192,14 @@ func (s *session) open() error {
 	ctx, cancel := context.WithCancel(s.ctx)
 	defer cancel()
 	type outcome struct {
-		m   cli.Machine
-		err error
+		m    cli.Machine
+		info microvm.Info
+		err  error
 	}
 	c := make(chan outcome, 1)
 	go func() {
-		m, _, err := s.o.Factory.Open(ctx, s.o.Machine.Options(p.Say))
-		c <- outcome{m, err}
+		m, info, err := s.o.Factory.Open(ctx, s.o.Machine.Options(p.Say))
+		c <- outcome{m, info, err}
 	}()
 	for {
 		select {
@@ -211,7 +207,7 @@ func (s *session) open() error {
 			if cause := cli.StopCause(s.ctx); o.err != nil && cause != nil {
 				return cause
 			}
-			s.machine = o.m
+			s.machine, s.info = o.m, o.info
 			return o.err
 		case sig := <-s.signals:
 			s.cancel(&cli.SignalError{Signal: sig})

@@ -19,7 +19,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/clitest"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // playEnv makes the test program be maf-sandbox over a fake engine.
@@ -34,16 +34,16 @@ func TestMain(m *testing.M) {
 		"print('\\x1b[2J')":  clitest.Prints("\x1b[2Jx\n", "", 0),
 		"6*7":                clitest.Values("42"),
 		"def f():\n    pass": clitest.Prints("defined\n", "", 0),
-		"while True: pass": func(ctx context.Context, req engine.Request) (engine.Result, error) {
+		"while True: pass": func(ctx context.Context, req microvm.Request) (microvm.Result, error) {
 			_, _ = req.Stdout.Write([]byte("started\n"))
 			return clitest.Waits(make(chan struct{}, 1))(ctx, req)
 		},
-		"stubborn": func(_ context.Context, req engine.Request) (engine.Result, error) {
+		"stubborn": func(_ context.Context, req microvm.Request) (microvm.Result, error) {
 			_, _ = req.Stdout.Write([]byte("started\n"))
 			select {}
 		},
 	}}
-	f.Open = func(ctx context.Context, o cli.Options) (cli.Machine, cli.Info, error) {
+	f.Open = func(ctx context.Context, o cli.Options) (cli.Machine, microvm.Info, error) {
 		if o.Image == "slow" {
 			o.Progress("capturing python3")
 			// Until the line is seen, the test presses no key.

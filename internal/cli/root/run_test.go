@@ -10,13 +10,10 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/clitest"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
-
-func failure(kind engine.Kind, usable bool, msg string) error {
-	return &engine.Error{Kind: kind, Message: msg, Usable: usable}
-}
 
 func programs() map[string]clitest.Script {
 	return map[string]clitest.Script{
@@ -24,9 +21,9 @@ func programs() map[string]clitest.Script {
 		"both":       clitest.Prints("o", "e", 0),
 		"exit3":      clitest.Prints("", "", 3),
 		"raises":     clitest.Prints("before\n", "Traceback\n", 1),
-		"loop":       clitest.Fails("some", "half", failure(engine.KindTimeout, true, "time limit of 500ms reached")),
-		"spam":       clitest.Fails("yyyy\n", "", failure(engine.KindOutputLimit, true, "output limit of 1MiB reached")),
-		"crash":      clitest.Fails("", "", failure(engine.KindGuestCrash, false, "guest crashed:\nsegmentation fault \x1b[31m")),
+		"loop":       clitest.Fails("some", "half", clitest.Failure(sandbox.ErrTimeout, true, "time limit of 500ms reached")),
+		"spam":       clitest.Fails("yyyy\n", "", clitest.Failure(sandbox.ErrOutputLimit, true, "output limit of 1MiB reached")),
+		"crash":      clitest.Fails("", "", clitest.Failure(sandbox.ErrGuestCrash, false, "guest crashed:\nsegmentation fault \x1b[31m")),
 		"bytes":      clitest.Prints("a\xffb", "c\xfe", 0),
 		"c1":         clitest.Prints("\u009b", "", 0),
 		"6*7":        clitest.Values("42"),
@@ -63,7 +60,7 @@ func TestRunReportsTheProgramAndTheSandbox(t *testing.T) {
 		{"no echo of None", []string{"--echo", "-c", "None"}, 0, "", ""},
 		{"no such file", []string{"missing.py"}, 125, "", "maf-sandbox: nothing was run: missing.py: no such file or directory\n"},
 		{"a folder", []string{"/"}, 125, "", "maf-sandbox: nothing was run: /: is a directory\n"},
-		{"flags before and after", []string{"--json", "-", "--timeout", "1s"}, 0, `{"stdout":"42\n","stderr":"","exit_code":0,"error":null,"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1"}` + "\n", ""},
+		{"flags before and after", []string{"--json", "-", "--timeout", "1s"}, 0, `{"stdout":"42\n","stderr":"","exit_code":0,"error":null,"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1","limits":"none"}` + "\n", ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			e := &clitest.Engine{Programs: programs()}
@@ -79,7 +76,7 @@ func TestRunReportsTheProgramAndTheSandbox(t *testing.T) {
 }
 
 func TestRunJSONHasTheSameStatusAndOneLine(t *testing.T) {
-	const tail = `"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1"`
+	const tail = `"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1","limits":"none"`
 	for _, r := range []struct {
 		name   string
 		args   []string
@@ -97,7 +94,7 @@ func TestRunJSONHasTheSameStatusAndOneLine(t *testing.T) {
 		{"value", []string{"--echo", "-c", "6*7"}, 0, `{"stdout":"","stderr":"","exit_code":0,"error":null,` + tail + `,"value":"42"}` + "\n", ""},
 		{"no value", []string{"--echo", "-c", "None"}, 0, `{"stdout":"","stderr":"","exit_code":0,"error":null,` + tail + `,"value":null}` + "\n", ""},
 		{"no such file", []string{"missing.py"}, 125,
-			`{"stdout":"","stderr":"","exit_code":125,"error":{"kind":"refused","message":"nothing was run: missing.py: no such file or directory","usable":true},"duration_ms":0,"engine":"","isolation":"","generation":""}` + "\n",
+			`{"stdout":"","stderr":"","exit_code":125,"error":{"kind":"refused","message":"nothing was run: missing.py: no such file or directory","usable":true},"duration_ms":0,"engine":"","isolation":"","generation":"","limits":""}` + "\n",
 			"maf-sandbox: nothing was run: missing.py: no such file or directory\n"},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -110,7 +107,7 @@ func TestRunJSONHasTheSameStatusAndOneLine(t *testing.T) {
 }
 
 func TestRunSaysWhyThereIsNoSandbox(t *testing.T) {
-	e := &clitest.Engine{OpenErr: failure(engine.KindUnavailable, false, "no /dev/kvm; see maf-sandbox doctor")}
+	e := &clitest.Engine{OpenErr: clitest.Failure(sandbox.ErrUnavailable, false, "no /dev/kvm; see maf-sandbox doctor")}
 	for _, args := range [][]string{{"run", "-c", "x"}, {"run", "--json", "-c", "x"}, {"repl"}} {
 		status, stdout, stderr := command(t, e, "", args...)
 		if status != 125 || stderr != "maf-sandbox: no /dev/kvm; see maf-sandbox doctor\n" {
@@ -152,7 +149,7 @@ func TestRunHandsItsFlagsOn(t *testing.T) {
 }
 
 func TestRunRefusesCodeThatIsTooLarge(t *testing.T) {
-	big := bytes.Repeat([]byte("#"), engine.DefaultCodeBytes+1)
+	big := bytes.Repeat([]byte("#"), microvm.DefaultMaxCode+1)
 	file := filepath.Join(t.TempDir(), "big.py")
 	if err := os.WriteFile(file, big, 0o600); err != nil {
 		t.Fatal(err)
@@ -225,10 +222,10 @@ func TestRunIsStoppedWhenNobodyReads(t *testing.T) {
 	s, _, _ := streams.Test("")
 	s.Out = broken{syscall.EPIPE}
 	e := &clitest.Engine{Programs: map[string]clitest.Script{
-		"spam": func(ctx context.Context, req engine.Request) (engine.Result, error) {
+		"spam": func(ctx context.Context, req microvm.Request) (microvm.Result, error) {
 			_, _ = req.Stdout.Write([]byte("y"))
 			<-ctx.Done()
-			return engine.Result{}, failure(engine.KindCanceled, true, "canceled")
+			return microvm.Result{}, clitest.Failure(sandbox.ErrCanceled, true, "canceled")
 		},
 	}}
 	f, _ := e.Factory(s, t.TempDir())

@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // outcome is what there is to say about a run.
 type outcome struct {
-	result     engine.Result
-	info       cli.Info
+	result     microvm.Result
+	info       microvm.Info
 	generation string
 }
 
@@ -30,15 +31,17 @@ type report struct {
 	Engine     string   `json:"engine"`
 	Isolation  string   `json:"isolation"`
 	Generation string   `json:"generation"`
+	// Limits is how the kernel bounds the sandbox's process.
+	Limits microvm.Enforcement `json:"limits"`
 	// The bytes themselves, where they are not UTF-8.
 	StdoutBase64 string `json:"stdout_base64,omitempty"`
 	StderrBase64 string `json:"stderr_base64,omitempty"`
 }
 
 type failure struct {
-	Kind    engine.Kind `json:"kind"`
-	Message string      `json:"message"`
-	Usable  bool        `json:"usable"`
+	Kind    string `json:"kind"`
+	Message string `json:"message"`
+	Usable  bool   `json:"usable"`
 }
 
 // echoReport has the value in addition, null where there is none.
@@ -58,6 +61,7 @@ func newReport(out outcome, err error, echo bool) any {
 		Engine:       out.info.Engine,
 		Isolation:    out.info.Isolation,
 		Generation:   out.generation,
+		Limits:       out.info.Limits,
 		StdoutBase64: unlessText(out.result.Stdout),
 		StderrBase64: unlessText(out.result.Stderr),
 	}
@@ -76,12 +80,7 @@ func newFailure(err error) *failure {
 	if err == nil || errors.As(err, &status) {
 		return nil
 	}
-	f := &failure{Kind: engine.KindInternal, Message: streams.OneLine(cli.Explain(err))}
-	var known *engine.Error
-	if errors.As(err, &known) {
-		f.Kind, f.Usable = known.Kind, known.Usable
-	}
-	return f
+	return &failure{Kind: cli.Kind(err), Message: streams.OneLine(cli.Explain(err)), Usable: sandbox.Usable(err)}
 }
 
 func unlessText(p []byte) string {

@@ -10,7 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // Options are all inputs of the command.
@@ -36,8 +37,8 @@ type Options struct {
 func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.Command {
 	o := &Options{
 		Factory:   f,
-		Timeout:   cli.Duration{Value: engine.DefaultTimeout},
-		MaxOutput: cli.Size{Bytes: engine.DefaultOutputBytes, Min: 1, Max: engine.MaxOutputBytes},
+		Timeout:   cli.Duration{Value: sandbox.DefaultTimeout},
+		MaxOutput: cli.Size{Bytes: microvm.DefaultMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
 	}
 	cmd := &cobra.Command{
 		Use:   "run [FILE|-] [-c CODE]",
@@ -88,7 +89,7 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 func run(ctx context.Context, o *Options) error {
 	code, err := o.Source.read(o.Factory.Streams.In)
 	if err != nil {
-		return finish(o, outcome{}, &engine.Error{Kind: engine.KindRefused, Message: "nothing was run", Cause: err, Usable: true})
+		return finish(o, outcome{}, &cli.NotRunError{Err: err})
 	}
 	ctx, release := o.Factory.Interruptible(ctx)
 	defer release()
@@ -99,8 +100,8 @@ func run(ctx context.Context, o *Options) error {
 	}
 	defer func() { _ = m.Close() }() // the program is over: nobody is left to use what fails to close
 
-	req := engine.Request{
-		Code:      code,
+	req := microvm.Request{
+		Code:      string(code),
 		Filename:  o.Source.name(),
 		Timeout:   o.Timeout.Value,
 		MaxOutput: int(o.MaxOutput.Bytes),
@@ -108,14 +109,14 @@ func run(ctx context.Context, o *Options) error {
 	}
 	if o.JSON {
 		res, err := m.Run(ctx, req)
-		return finish(o, outcome{res, info, m.Generation()}, stopped(ctx, err))
+		return finish(o, outcome{res, info, m.ID()}, stopped(ctx, ended(res, err)))
 	}
 	req.Live = o.Factory.Streams.OutTTY
 	return stream(ctx, o, m, req)
 }
 
 // open opens the machine with a progress line for as long as it takes.
-func open(ctx context.Context, o *Options) (cli.Machine, cli.Info, error) {
+func open(ctx context.Context, o *Options) (cli.Machine, microvm.Info, error) {
 	p := o.Factory.Streams.Progress()
 	defer p.Done()
 	return o.Factory.Open(ctx, o.Machine.Options(p.Say))
@@ -123,13 +124,14 @@ func open(ctx context.Context, o *Options) (cli.Machine, cli.Info, error) {
 
 // stream runs req with its output going to the user as it is written. Output
 // that cannot be delivered ends the run: nobody would see the rest.
-func stream(ctx context.Context, o *Options, m cli.Machine, req engine.Request) error {
+func stream(ctx context.Context, o *Options, m cli.Machine, req microvm.Request) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	stdout, stderr := o.Factory.Streams.Guest(o.Raw, cancel)
 	req.Stdout, req.Stderr = stdout, stderr
 
 	res, err := m.Run(ctx, req)
+	err = ended(res, err)
 	if o.Echo && res.Value != "" {
 		_, _ = stdout.Write([]byte(res.Value + "\n")) // the sink keeps the error
 	}
@@ -149,9 +151,19 @@ func stream(ctx context.Context, o *Options, m cli.Machine, req engine.Request) 
 	return err
 }
 
+// ended takes the error away from a program that has ended its interpreter
+// itself: that is the end of the sandbox, which nobody needs any more, and its
+// status is the program's own.
+func ended(res microvm.Result, err error) error {
+	if res.Exited && errors.Is(err, sandbox.ErrGuestCrash) {
+		return nil
+	}
+	return err
+}
+
 // stopped replaces an error that only says that ctx ended by why it ended.
 func stopped(ctx context.Context, err error) error {
-	if cause := cli.StopCause(ctx); cause != nil && (errors.Is(err, engine.ErrCanceled) || errors.Is(err, context.Canceled)) {
+	if cause := cli.StopCause(ctx); cause != nil && errors.Is(err, context.Canceled) {
 		return fmt.Errorf("%w: %w", err, cause)
 	}
 	return err

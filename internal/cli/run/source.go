@@ -7,10 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 // Source is where the program's text comes from: Code, or else File, where "-"
@@ -63,7 +64,7 @@ func (s Source) read(stdin io.Reader) ([]byte, error) {
 // bounded reads all of r, of which size says how large it is (negative: not
 // known).
 func bounded(r io.Reader, name string, size int64) ([]byte, error) {
-	const limit = engine.DefaultCodeBytes
+	const limit = microvm.DefaultMaxCode
 	if size > limit {
 		return nil, fmt.Errorf("%s has %d bytes, more than the limit of %s", name, size, cli.FormatSize(limit))
 	}
@@ -73,6 +74,9 @@ func bounded(r io.Reader, name string, size int64) ([]byte, error) {
 	}
 	if len(code) > limit {
 		return nil, fmt.Errorf("%s has more than the limit of %s", name, cli.FormatSize(limit))
+	}
+	if !utf8.Valid(code) {
+		return nil, fmt.Errorf("%s is not UTF-8", name)
 	}
 	return code, nil
 }

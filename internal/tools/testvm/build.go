@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path"
@@ -12,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/plan"
 )
 
@@ -20,9 +22,6 @@ const module = "github.com/maf-sandbox/maf-sandbox-go"
 // imageEnv names a ready image to tests that would capture a Python otherwise;
 // the VM has none.
 const imageEnv = "MAF_SANDBOX_TEST_IMAGE"
-
-// defaultPackages are those that meet KVM, or control groups with limits.
-var defaultPackages = []string{"internal/kvm", "internal/platform/kvmvm", "internal/cgroup", "internal/engine"}
 
 // built is what every VM of one run shares.
 type built struct {
@@ -46,7 +45,11 @@ func build(ctx context.Context, work string, o options) (*built, error) {
 			return nil, err
 		}
 	}
-	for i, p := range o.packages {
+	for i, r := range o.rows {
+		p := r.pkg
+		if b.programs[p] != "" {
+			continue
+		}
 		out := filepath.Join(work, fmt.Sprintf("%d-%s.test", i, path.Base(p)))
 		if err := goes(ctx, "test", "-c", "-ldflags=-s -w", "-o", out, "./"+p); err != nil {
 			return nil, err
@@ -96,48 +99,74 @@ func (b *built) capture(ctx context.Context) (string, error) {
 	return info.Path, nil
 }
 
+// skipFlag starts the argument of a step some of whose tests are left out.
+const skipFlag = "-test.skip="
+
 // steps are the runs of the test programs.
-func (b *built) steps(o options) []plan.Step {
+func (b *built) steps(rows []row, o options) []plan.Step {
 	var steps []plan.Step
-	for _, p := range o.packages {
+	for _, r := range rows {
 		args := []string{"-test.v=test2json", "-test.short", "-test.timeout=" + o.timeout.String()}
-		if skip := skipPattern(p); skip != "" {
-			args = append(args, "-test.skip="+skip)
+		if r.tests != "" {
+			args = append(args, "-test.run="+r.tests)
+		} else if skip := skipPattern(r.pkg); skip != "" {
+			args = append(args, skipFlag+skip)
 		}
 		steps = append(steps, plan.Step{
-			Package: module + "/" + p,
-			Path:    "/bin/" + filepath.Base(b.programs[p]),
+			Variant: r.variant,
+			Package: module + "/" + r.pkg,
+			Path:    "/test/" + filepath.Base(b.programs[r.pkg]),
 			Args:    append(args, o.args...),
-			Dir:     "/src/" + p,
+			Dir:     "/src/" + r.pkg,
+			Env:     []string{expect.Env + "=" + expect.Join(promises[r.variant])},
 		})
 	}
 	return steps
 }
 
-// initramfs packs the first root of the VM.
-func (b *built) initramfs(k kernel, p plan.Plan, o options) (string, error) {
+// initramfs packs the first root of the VM. The kernel takes several archives
+// behind each other; the programs of Debian come first, if there are any.
+func (b *built) initramfs(k kernel, userland string, p plan.Plan) (string, error) {
 	name := filepath.Join(b.work, "initramfs-"+k.series)
 	f, err := os.Create(name)
 	if err != nil {
 		return "", err
 	}
-	a := newArchive(f)
-	err = b.pack(a, k, p, o)
+	if userland != "" {
+		err = appendFile(f, userland)
+	}
+	if err == nil {
+		err = b.pack(newArchive(f), k, p)
+	}
 	return name, errors.Join(err, f.Close())
 }
 
-func (b *built) pack(a *archive, k kernel, p plan.Plan, o options) error {
-	if err := a.file("init", b.init, 0o755); err != nil {
+func appendFile(to io.Writer, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
 		return err
+	}
+	defer func() { _ = f.Close() }()
+	_, err = io.Copy(to, f)
+	return err
+}
+
+func (b *built) pack(a *archive, k kernel, p plan.Plan) error {
+	if err := a.file(plan.Init[1:], b.init, 0o755); err != nil {
+		return err
+	}
+	for _, s := range setup {
+		if err := a.data(s.name, s.mode, s.text); err != nil {
+			return err
+		}
 	}
 	for i, m := range k.modules {
 		if err := a.file(p.Modules[i][1:], m, 0o644); err != nil {
 			return err
 		}
 	}
-	for _, dir := range o.packages {
-		program := b.programs[dir]
-		if err := a.file("bin/"+filepath.Base(program), program, 0o755); err != nil {
+	for dir, program := range b.programs {
+		if err := a.file("test/"+filepath.Base(program), program, 0o755); err != nil {
 			return err
 		}
 		if err := a.folder("src/" + dir); err != nil {
@@ -154,7 +183,7 @@ func (b *built) pack(a *archive, k kernel, p plan.Plan, o options) error {
 	if err != nil {
 		return err
 	}
-	if err := a.data(plan.File[1:], string(text)); err != nil {
+	if err := a.data(plan.File[1:], 0o644, string(text)); err != nil {
 		return err
 	}
 	return a.close()

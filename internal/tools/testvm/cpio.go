@@ -24,11 +24,18 @@ func newArchive(w io.Writer) *archive {
 	return &archive{w: bufio.NewWriterSize(w, 1<<20), folders: map[string]bool{".": true}}
 }
 
-func (a *archive) entry(name string, mode uint32, size int64, data io.Reader) error {
+// maxFile bounds a file: its size has 32 bits.
+const maxFile = 1<<32 - 1
+
+// entry adds anything; it belongs to user 0.
+func (a *archive) entry(name string, mode, gid uint32, size int64, data io.Reader) error {
+	if size > maxFile {
+		return fmt.Errorf("%s has %d bytes", name, size)
+	}
 	a.ino++
 	const links, major, minor, mtime = 1, 0, 0, 0
 	head := fmt.Sprintf("070701%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%08X%s\x00",
-		a.ino, mode, 0, 0, links, mtime, size, major, minor, major, minor, len(name)+1, 0, name)
+		a.ino, mode, 0, gid, links, mtime, size, major, minor, major, minor, len(name)+1, 0, name)
 	if err := a.write(head); err != nil {
 		return err
 	}
@@ -56,7 +63,10 @@ func (a *archive) write(text string) error {
 }
 
 // folder adds a folder and those above it.
-func (a *archive) folder(name string) error {
+func (a *archive) folder(name string) error { return a.folderWith(name, 0o755) }
+
+// folderWith is folder with rights for one that is not there yet.
+func (a *archive) folderWith(name string, mode uint32) error {
 	if a.folders[name] {
 		return nil
 	}
@@ -64,15 +74,20 @@ func (a *archive) folder(name string) error {
 		return err
 	}
 	a.folders[name] = true
-	return a.entry(name, 0o40755, 0, nil)
+	return a.entry(name, 0o40000|mode, 0, 0, nil)
+}
+
+// link adds a symbolic link.
+func (a *archive) link(name, target string) error {
+	return a.entry(name, 0o120777, 0, int64(len(target)), strings.NewReader(target))
 }
 
 // data adds a file with the given content. Names have no leading slash.
-func (a *archive) data(name string, content string) error {
+func (a *archive) data(name string, mode uint32, content string) error {
 	if err := a.folder(path.Dir(name)); err != nil {
 		return err
 	}
-	return a.entry(name, 0o100644, int64(len(content)), strings.NewReader(content))
+	return a.entry(name, 0o100000|mode, 0, int64(len(content)), strings.NewReader(content))
 }
 
 // file adds a copy of a file.
@@ -89,7 +104,7 @@ func (a *archive) file(name, from string, mode uint32) error {
 	if err != nil {
 		return err
 	}
-	return a.entry(name, 0o100000|mode, info.Size(), f)
+	return a.entry(name, 0o100000|mode, 0, info.Size(), f)
 }
 
 // tree adds the regular files below a folder, if there is one.
@@ -113,7 +128,7 @@ func (a *archive) tree(name, from string) error {
 }
 
 func (a *archive) close() error {
-	if err := a.entry("TRAILER!!!", 0, 0, nil); err != nil {
+	if err := a.entry("TRAILER!!!", 0, 0, 0, nil); err != nil {
 		return err
 	}
 	return a.w.Flush()

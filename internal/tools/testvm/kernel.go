@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"path"
 	"path/filepath"
 	"strings"
 )
@@ -25,9 +24,6 @@ const defaultKernel = "6.12"
 // metaPackage depends on the newest kernel for virtual machines, which has few
 // drivers and starts fast.
 const metaPackage = "linux-image-cloud-amd64"
-
-// keyring checks what comes from any mirror.
-const keyring = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 // modules are the kernel modules that make /dev/kvm on AMD, in the order of
 // loading.
@@ -60,11 +56,11 @@ type kernel struct {
 // kernelFor gives a kernel from the user's cache and fetches it before if it is
 // not there.
 func kernelFor(ctx context.Context, series string) (kernel, error) {
-	cache, err := os.UserCacheDir()
+	cache, err := cacheDir()
 	if err != nil {
 		return kernel{}, err
 	}
-	dir := filepath.Join(cache, "maf-sandbox-check", "vm", "kernel-"+series)
+	dir := filepath.Join(cache, "kernel-"+series)
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		fmt.Printf("fetching Debian's kernel %s, once per machine\n", series)
 		err := fetch(ctx, series, dir)
@@ -85,59 +81,14 @@ func kernelFor(ctx context.Context, series string) (kernel, error) {
 	return k, nil
 }
 
-// fetch downloads and unpacks a kernel into dir. apt checks its signature; its
-// sources, lists and cache are our own, so the machine's stay as they are.
+// fetch downloads and unpacks a kernel into dir.
 func fetch(ctx context.Context, series, dir string) error {
-	for _, p := range []string{"apt-get", "dpkg-deb"} {
-		if _, err := exec.LookPath(p); err != nil {
-			return fmt.Errorf("%s is missing (Debian and its relatives have it)", p)
-		}
-	}
-	if _, err := os.Stat(keyring); err != nil {
-		return fmt.Errorf("needs the package debian-archive-keyring: %w", err)
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return err
-	}
-	work, err := os.MkdirTemp(filepath.Dir(dir), ".fetch-*")
+	r, err := openRelease(ctx, suiteOf(series), filepath.Dir(dir))
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.RemoveAll(work) }()
-	for _, d := range []string{"state/lists/partial", "cache/archives/partial", "root"} {
-		if err := os.MkdirAll(filepath.Join(work, d), 0o700); err != nil {
-			return err
-		}
-	}
-	own := []string{
-		"-qq",
-		"-o", "Dir::State=" + work + "/state",
-		"-o", "Dir::State::status=/dev/null",
-		"-o", "Dir::Cache=" + work + "/cache",
-		"-o", "Dir::Etc::SourceList=" + work + "/sources.list",
-		"-o", "Dir::Etc::SourceParts=/dev/null",
-		"-o", "APT::Architecture=amd64",
-		"-o", "APT::Architectures::=amd64",
-		"-o", "Acquire::Languages=none",
-		"-o", "Acquire::Retries=3",
-		"-o", "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled=false",
-		"-o", "APT::Update::Error-Mode=any",
-		// The folders are this user's, so nobody else may download into them.
-		"-o", "APT::Sandbox::User=",
-	}
-	mirror, err := mirrorOf(ctx)
-	if err != nil {
-		return err
-	}
-	sources := fmt.Sprintf("deb [signed-by=%s] %s %s main\n", keyring, mirror, suiteOf(series))
-	if err := os.WriteFile(filepath.Join(work, "sources.list"), []byte(sources), 0o600); err != nil {
-		return err
-	}
-	if _, err := quietly(apt(ctx, append(own, "update")...)); err != nil {
-		return err
-	}
-	cmd := exec.CommandContext(ctx, "apt-cache", append(own, "depends", "--important", metaPackage)...)
-	depends, err := quietly(cmd)
+	defer r.close()
+	depends, err := r.cache(ctx, "depends", "--important", metaPackage)
 	if err != nil {
 		return err
 	}
@@ -145,20 +96,15 @@ func fetch(ctx context.Context, series, dir string) error {
 	if image == "" {
 		return fmt.Errorf("%s has no kernel %s any more", suiteOf(series), series)
 	}
-	cmd = apt(ctx, append(own, "download", image)...)
-	cmd.Dir = work
-	if _, err := quietly(cmd); err != nil {
+	debs, err := r.download(ctx, image)
+	if err != nil {
 		return err
 	}
-	debs, err := filepath.Glob(filepath.Join(work, "*.deb"))
-	if err != nil || len(debs) != 1 {
-		return fmt.Errorf("downloaded %d packages", len(debs))
-	}
-	root := filepath.Join(work, "root")
+	root := filepath.Join(r.work, "root")
 	if _, err := quietly(exec.CommandContext(ctx, "dpkg-deb", "-x", debs[0], root)); err != nil {
 		return err
 	}
-	ready := filepath.Join(work, "ready")
+	ready := filepath.Join(r.work, "ready")
 	if err := pick(ctx, root, ready, strings.TrimPrefix(image, "linux-image-")); err != nil {
 		return err
 	}
@@ -166,21 +112,6 @@ func fetch(ctx context.Context, series, dir string) error {
 		return err // another run may have been faster
 	}
 	return nil
-}
-
-// mirrorOf gives the Debian mirror that the machine's own sources name. There
-// is no other: where packages come from is the machine's choice.
-func mirrorOf(ctx context.Context) (string, error) {
-	out, err := quietly(apt(ctx, "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"))
-	if err != nil {
-		return "", err
-	}
-	for uri := range strings.FieldsSeq(out) {
-		if uri = strings.TrimRight(uri, "/"); path.Base(uri) == "debian" {
-			return uri, nil
-		}
-	}
-	return "", errors.New("apt's sources name no mirror of Debian")
 }
 
 // imagePackage finds the kernel's package in what apt-cache says about the

@@ -43,14 +43,17 @@ func unable(format string, args ...any) error {
 }
 
 type options struct {
-	kernels  []string
-	packages []string
-	skips    string
-	log      string
-	timeout  time.Duration
-	memory   int // MiB
-	words    string
-	args     []string
+	kernels []string
+	rows    []row
+	// strict: variants were asked for by name, and none may be left out.
+	strict  bool
+	skips   string
+	log     string
+	console string
+	timeout time.Duration
+	memory  int // MiB
+	words   string
+	args    []string
 }
 
 func main() {
@@ -88,10 +91,12 @@ func parse(args []string) (options, error) {
 	o := options{}
 	f := flag.NewFlagSet("testvm", flag.ContinueOnError)
 	kernel := f.String("kernel", defaultKernel, "`series` of Debian's kernel, several with commas, or \"all\"")
-	packages := f.String("packages", strings.Join(defaultPackages, ","), "`folders` of the packages whose tests run, with commas")
+	packages := f.String("packages", "", "`folders` of the packages whose tests run, with commas (default: those that meet KVM, processes or control groups)")
+	variants := f.String("variants", "", "`variants` that must run, with commas: "+groupNames()+" (default: all that can)")
 	f.StringVar(&o.skips, "skips", "", "`file` to which skipped tests are appended")
 	f.StringVar(&o.log, "log", "", "`file` to which all that the tests write is appended")
-	f.DurationVar(&o.timeout, "timeout", 15*time.Minute, "bound for a VM that hangs")
+	f.StringVar(&o.console, "console", "", "`file` for the messages of kernel and systemd (default: shown when the VM fails)")
+	f.DurationVar(&o.timeout, "timeout", 20*time.Minute, "bound for a VM that hangs")
 	f.IntVar(&o.memory, "memory", 3072, "`MiB` of memory of the VM")
 	f.StringVar(&o.words, "append", "", "more `words` for the kernel's command line")
 	f.Usage = func() {
@@ -103,7 +108,12 @@ func parse(args []string) (options, error) {
 	if err := f.Parse(args); err != nil {
 		return o, err
 	}
-	o.packages, o.args = strings.Split(*packages, ","), f.Args()
+	o.args = f.Args()
+	o.strict = *variants != ""
+	var err error
+	if o.rows, err = choose(list(*variants), list(*packages)); err != nil {
+		return o, err
+	}
 	o.kernels = strings.Split(*kernel, ",")
 	if *kernel == "all" {
 		o.kernels = nil
@@ -117,6 +127,14 @@ func parse(args []string) (options, error) {
 		}
 	}
 	return o, nil
+}
+
+// list takes a list with commas apart.
+func list(words string) []string {
+	if words == "" {
+		return nil
+	}
+	return strings.Split(words, ",")
 }
 
 // run tests on every kernel. That tests did not run weighs more than that some

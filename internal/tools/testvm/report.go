@@ -9,7 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
+	"slices"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/plan"
@@ -22,8 +22,10 @@ const maxLine = 1 << 20
 // part to testreport as "go test -json" would.
 type reporter struct {
 	steps  []plan.Step
-	suffix string // of package names
-	line   []byte
+	series string // of the kernel
+	// whole: no test was left out by name, so that each step has some.
+	whole bool
+	line  []byte
 
 	show    *exec.Cmd // testreport
 	events  io.WriteCloser
@@ -31,6 +33,7 @@ type reporter struct {
 
 	current *converter
 	n       int // the step that runs
+	passed  int // its tests
 	start   time.Time
 	ended   int
 	failed  bool
@@ -38,9 +41,9 @@ type reporter struct {
 	err     error
 }
 
-func (b *built) newReporter(ctx context.Context, steps []plan.Step, suffix, skips string) (*reporter, error) {
-	r := &reporter{steps: steps, suffix: suffix}
-	r.show = exec.CommandContext(ctx, b.testreport(), "-skips", skips)
+func (b *built) newReporter(ctx context.Context, steps []plan.Step, series string, o options) (*reporter, error) {
+	r := &reporter{steps: steps, series: series, whole: len(o.args) == 0}
+	r.show = exec.CommandContext(ctx, b.testreport(), "-skips", o.skips)
 	r.show.Stdout, r.show.Stderr = os.Stdout, os.Stderr
 	var err error
 	if r.events, err = r.show.StdinPipe(); err != nil {
@@ -75,9 +78,13 @@ func (r *reporter) Write(p []byte) (int, error) {
 func (r *reporter) take(line []byte) {
 	report, ok := plan.Parse(line)
 	if !ok {
-		if r.current != nil {
-			r.fail(r.current.write(line))
+		if r.current == nil {
+			return
 		}
+		if bytes.Contains(line, []byte("--- PASS: ")) {
+			r.passed++
+		}
+		r.fail(r.current.write(line))
 		return
 	}
 	switch report.Kind {
@@ -87,7 +94,7 @@ func (r *reporter) take(line []byte) {
 			return
 		}
 		var err error
-		r.n, r.start = report.N, time.Now()
+		r.n, r.passed, r.start = report.N, 0, time.Now()
 		r.current, err = r.convert(r.name())
 		r.fail(err)
 	case plan.End:
@@ -100,7 +107,13 @@ func (r *reporter) take(line []byte) {
 }
 
 // name is the package's, such that a reader sees where the test ran.
-func (r *reporter) name() string { return r.steps[r.n].Package + r.suffix }
+func (r *reporter) name() string {
+	name := r.steps[r.n].Package + "@linux-" + r.series
+	if v := r.steps[r.n].Variant; v != plan.Root {
+		name += "-" + string(v)
+	}
+	return name
+}
 
 func (r *reporter) end(report plan.Report) {
 	if r.current == nil || report.N != r.n {
@@ -110,6 +123,9 @@ func (r *reporter) end(report plan.Report) {
 	r.fail(r.current.close(report.Status))
 	r.current = nil
 	r.ended++
+	if report.Status == 0 && r.passed == 0 && r.whole {
+		r.fail(fmt.Errorf("no test of %s ran", r.name()))
+	}
 	word := "ok  "
 	if report.Status != 0 {
 		word = "FAIL"
@@ -117,8 +133,9 @@ func (r *reporter) end(report plan.Report) {
 	}
 	line := fmt.Sprintf("%s\t%s\t%.3fs\n", word, r.name(), time.Since(r.start).Seconds())
 	r.fail(r.event("output", "", line))
+	step := r.steps[r.n]
 	for _, e := range exclusions {
-		if strings.HasSuffix(r.steps[r.n].Package, "/"+e.pkg) {
+		if step.Package == module+"/"+e.pkg && slices.Contains(step.Args, skipFlag+skipPattern(e.pkg)) {
 			r.fail(errors.Join(r.event("output", e.test, e.reason+"\n"), r.event("skip", e.test, "")))
 		}
 	}

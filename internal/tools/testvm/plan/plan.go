@@ -22,18 +22,64 @@ type Plan struct {
 	Modules []string
 	// Env is added to the environment of every step.
 	Env []string
-	// Steps are run one after the other, whatever becomes of them.
+	// Steps are run one after the other, whatever becomes of them; those that
+	// need systemd after all others, because process 1 becomes it.
 	Steps []Step
 }
 
+// Variant says as whom and under what a step is run.
+type Variant string
+
+// The variants.
+const (
+	// Root is user 0, with all control groups to itself.
+	Root Variant = "root"
+	// Unprivileged is an ordinary user below the control group that the
+	// operator's recipe has delegated.
+	Unprivileged Variant = "unprivileged"
+	// SystemdRoot is user 0 in a service of systemd.
+	SystemdRoot Variant = "systemd-root"
+	// SystemdUser is an ordinary user in a session of systemd-logind, with a
+	// service manager of its own.
+	SystemdUser Variant = "systemd-user"
+)
+
+// NeedsSystemd says that process 1 has to be systemd.
+func (v Variant) NeedsSystemd() bool { return v == SystemdRoot || v == SystemdUser }
+
+// NeedsUserland says that the programs of a Linux system have to be there.
+func (v Variant) NeedsUserland() bool { return v != Root }
+
+// The ordinary user. /dev/kvm is for group KVMGroup, of which the user is.
+const (
+	User     = "tester"
+	UserID   = 1000
+	UserHome = "/home/" + User
+	KVMGroup = 104
+)
+
+// Init is where the program of process 1 lies in the VM. With the argument Agent
+// it runs the steps that need systemd, as a service of it.
+const (
+	Init  = "/init"
+	Agent = "agent"
+	// AgentUnit is the service's name.
+	AgentUnit = "testvm.service"
+	// PAMService is the name under which users open their session.
+	PAMService = "testvm"
+)
+
 // Step is one run of a program.
 type Step struct {
+	Variant Variant
 	// Package is the import path of the package whose tests the program holds.
 	Package string
 	Path    string
 	Args    []string
 	// Dir is the working folder.
 	Dir string
+	// Env is the step's own part of the environment.
+	Env []string
 }
 
 // Kind tells reports apart.

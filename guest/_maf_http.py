@@ -1,0 +1,221 @@
+"""HTTP with the host's help: the sandbox itself has no network.
+
+A call "http" of the host carries a request and brings the answer. Both are a
+32-bit length (little endian), that many bytes of JSON, and the body:
+
+  request  {"method", "url", "headers": [[name, value], ...], "timeout"}
+  answer   {"status", "reason", "headers", "url"}
+  or       {"error": {"kind", "message"}}
+"""
+
+import errno
+import io
+import json
+import struct
+
+from _maf_host import call
+
+_SIZE = struct.Struct("<I")
+# How a body is sent is the host's affair, and how it came.
+_FRAMING = ("content-length", "transfer-encoding")
+
+
+def _failure(kind, message):
+    """The exception for a kind of error."""
+    if kind in ("policy", "address"):
+        return PermissionError(errno.EACCES, message)
+    if kind == "timeout":
+        return TimeoutError(errno.ETIMEDOUT, message)
+    if kind == "connect":
+        return ConnectionError(errno.EHOSTUNREACH, message)
+    if kind == "name":
+        from socket import EAI_NONAME, gaierror
+
+        return gaierror(EAI_NONAME, message)
+    if kind == "tls":
+        try:
+            from ssl import SSLError
+        except ImportError:
+            SSLError = OSError
+        return SSLError(errno.EPROTO, message)
+    numbers = {"too_large": errno.EMSGSIZE, "malformed": errno.EINVAL, "busy": errno.EBUSY}
+    return OSError(numbers.get(kind, errno.EIO), message)
+
+
+def exchange(method, url, headers, body=b"", timeout=None):
+    """Have the host send a request; give its answer's head and body."""
+    head = {"method": method, "url": url, "headers": headers, "timeout": timeout}
+    head = json.dumps(head).encode()
+    try:
+        answer = call("http", b"".join((_SIZE.pack(len(head)), head, body)))
+    except OSError as e:
+        if e.errno != errno.ENOSYS:
+            raise
+        raise PermissionError(errno.EACCES, "network access is not allowed in this sandbox") from None
+    (n,) = _SIZE.unpack_from(answer)
+    head = json.loads(answer[_SIZE.size : _SIZE.size + n])
+    error = head.get("error")
+    if error is not None:
+        raise _failure(error["kind"], error["message"])
+    return head, answer[_SIZE.size + n :]
+
+
+def fetch(method, url, body=b"", content_type=None):
+    """What http_get and http_post do."""
+    if not isinstance(url, str):
+        raise TypeError("a URL is text, not " + type(url).__name__)
+    headers = [] if content_type is None else [["Content-Type", content_type]]
+    head, content = exchange(method, url, headers, memoryview(body))
+    got = {}
+    for name, value in head["headers"]:
+        got[name] = got[name] + ", " + value if name in got else value
+    return {"status": head["status"], "body": content.decode("utf-8", "replace"), "headers": got}
+
+
+class Line:
+    """What http.client takes for a socket to another machine.
+
+    It collects a request until it is complete and then has the host answer it.
+    """
+
+    def __init__(self, address, timeout, refused):
+        self._host, self._port = address[:2]
+        self._timeout, self._refused = timeout, refused
+        self._scheme = "http"
+        self._begin()
+
+    def _begin(self):
+        self._data, self._head, self._body = bytearray(), None, bytearray()
+        self._left = 0  # of the body; None: it comes in chunks
+        self._answer = None
+
+    def encrypted(self):
+        """The same with TLS, which is the host's."""
+        self._scheme = "https"
+        return self
+
+    def settimeout(self, timeout):
+        self._timeout = timeout
+
+    def gettimeout(self):
+        return self._timeout
+
+    def setsockopt(self, *args):
+        pass
+
+    def getpeername(self):
+        return self._host, self._port
+
+    def close(self):
+        pass
+
+    shutdown = setsockopt
+
+    def makefile(self, mode="rb", *args, **kwds):
+        if self._answer is None:
+            raise ConnectionError(errno.ENOTCONN, "the request is not complete")
+        answer, self._answer = self._answer, None
+        return answer
+
+    def sendall(self, data, flags=0):
+        self._data += data
+        if self._head is None and not self._read_head():
+            return
+        if self._read_body():
+            self._exchange()
+
+    def send(self, data, flags=0):
+        self.sendall(data)
+        return len(data)
+
+    def _read_head(self):
+        end = self._data.find(b"\r\n\r\n")
+        if end < 0:
+            return False
+        first, *lines = self._data[:end].decode("latin-1").split("\r\n")
+        del self._data[: end + 4]
+        method, target, _ = first.split(" ", 2)
+        if method == "CONNECT" or not target.startswith("/"):
+            raise OSError(errno.ENOSYS, "this sandbox does not offer proxies")
+        headers = []
+        for line in lines:
+            name, _, value = line.partition(":")
+            name, value, key = name.strip(), value.strip(), name.strip().lower()
+            if key not in _FRAMING:
+                headers.append([name, value])
+            elif self._left is not None:
+                self._left = int(value) if key == "content-length" else None
+        self._head = method, "%s://%s%s" % (self._scheme, self._netloc(), target), headers
+        return True
+
+    def _netloc(self):
+        host = self._host.strip("[]").lower()
+        if ":" in host:
+            host = "[" + host + "]"
+        if self._port != {"http": 80, "https": 443}[self._scheme]:
+            host = "%s:%d" % (host, self._port)
+        return host
+
+    def _read_body(self):
+        """Take in what has come; report whether that was all."""
+        data = self._data
+        if self._left is not None:
+            piece = data[: self._left]
+            self._body += piece
+            self._left -= len(piece)
+            del data[: len(piece)]
+            return not self._left
+        while True:
+            end = data.find(b"\r\n")
+            if end < 0:
+                return False
+            size = int(data[:end].split(b";")[0], 16)
+            if len(data) < end + 2 + size + 2:
+                return False
+            self._body += data[end + 2 : end + 2 + size]
+            del data[: end + 2 + size + 2]
+            if not size:
+                return True
+
+    def _exchange(self):
+        (method, url, headers), body = self._head, self._body
+        self._begin()
+        try:
+            head, content = exchange(method, url, headers, body, self._timeout or None)
+        except PermissionError as e:
+            if self._refused:
+                text = "nothing listens there inside the sandbox, and for outside: " + e.strerror
+                raise ConnectionRefusedError(errno.ECONNREFUSED, text) from None
+            raise
+        lines = ["HTTP/1.1 %d %s" % (head["status"], head.get("reason") or "")]
+        for name, value in head["headers"]:
+            # The answer to HEAD tells the length of a body that it does not have.
+            if name.lower() not in _FRAMING or method == "HEAD" and name.lower() == "content-length":
+                lines.append(name + ": " + value)
+        if method != "HEAD":
+            lines.append("Content-Length: %d" % len(content))
+        lines += "Connection: close", "", ""
+        text = "\r\n".join(lines).encode("latin-1", "replace")
+        self._answer = io.BufferedReader(io.BytesIO(text + content))
+
+
+_LOOPBACK = ("localhost", "::1", "[::1]")
+
+
+def connect(local, address, timeout=None, source_address=None, **kwds):
+    """What http.client calls instead of socket.create_connection.
+
+    A server inside the sandbox comes first; there is no other way to it.
+    """
+    refused = False
+    host = address[0]
+    if host in _LOOPBACK or host.startswith("127."):
+        try:
+            return local(address, timeout, source_address, **kwds)
+        except ConnectionRefusedError:
+            refused = True
+    if timeout is not None and not isinstance(timeout, (int, float)):
+        import socket
+
+        timeout = socket.getdefaulttimeout()
+    return Line(address, timeout, refused)

@@ -1,0 +1,270 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// CacheEnv names the environment variable that puts the cache folder somewhere
+// else.
+const CacheEnv = "MAF_SANDBOX_CACHE"
+
+// The operations as errors name them.
+const (
+	opAcquire = "acquire"
+	opRunCode = "run_code"
+	opReset   = "reset"
+)
+
+// Backend makes sandboxes that are micro-VMs.
+type Backend struct {
+	config Config
+	system system
+	realm  *realm
+	pools  *pools
+
+	// reporter hears what programs reach for; nil for nobody.
+	reporter atomic.Pointer[func(sandbox.EgressObservation)]
+
+	mu     sync.Mutex
+	joined bool // a user of the realm
+	closed bool
+}
+
+var _ sandbox.Backend = (*Backend)(nil)
+
+// New checks the configuration and makes a backend of it. Nothing is started.
+// The error reports every problem, each a *sandbox.RefusalError.
+func New(c Config) (*Backend, error) { return newBackend(c, thisSystem{}) }
+
+func newBackend(c Config, s system) (*Backend, error) {
+	c, err := c.withDefaults()
+	if err == nil && c.CacheDir == "" {
+		if c.CacheDir, err = cacheDir(); err != nil {
+			err = refuse("cache_dir", "the user's cache folder", err.Error())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	b := &Backend{config: c, system: s, realm: realmOf(c)}
+	b.pools = &pools{config: c, system: s, realm: b.realm, byName: map[imageName]*pool{}}
+	return b, nil
+}
+
+// Name is the configured name.
+func (b *Backend) Name() string { return b.config.Name }
+
+// Isolation is a micro-VM.
+func (b *Backend) Isolation() sandbox.Isolation { return sandbox.IsolationMicroVM }
+
+// Declarations are running code and resetting in a POSIX system, for
+// conversations and calls, with no network or with HTTP to listed hosts.
+func (b *Backend) Declarations() sandbox.Declarations {
+	return sandbox.Declarations{
+		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot, sandbox.CapEgressMethods),
+		EgressModes:     sandbox.SetOf(sandbox.EgressClosed, sandbox.EgressAllowlist),
+		EgressMethods:   egress.RuleMethods(),
+		ObservesEgress:  true,
+		OSFamilies:      sandbox.SetOf(sandbox.OSPosix),
+		IsolationScopes: sandbox.SetOf(sandbox.ScopeConversation, sandbox.ScopeCall),
+	}
+}
+
+func (b *Backend) decider() string { return "backend " + b.config.Name }
+
+// Prepare does what the first Acquire would have to do: it takes the ownership,
+// captures and boots the image, and returns when a worker has been ready. Spare
+// workers follow in the background.
+func (b *Backend) Prepare(ctx context.Context) error {
+	if err := b.join(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.config.StartupTimeout)
+	defer cancel()
+	w, err := b.pools.acquire(ctx, b.imageOf(sandbox.Spec{}))
+	if err != nil {
+		return b.startFailure(ctx, err)
+	}
+	if b.config.Pool > 0 {
+		w.Abandon()
+		return nil
+	}
+	return w.Release(ctx)
+}
+
+func (b *Backend) imageOf(spec sandbox.Spec) imageName {
+	if spec.Image == "" && spec.ImageID == "" {
+		return imageName{name: b.config.Image}
+	}
+	return imageName{spec.Image, spec.ImageID}
+}
+
+// join makes the backend a user of its realm.
+func (b *Backend) join() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	}
+	if b.joined {
+		return nil
+	}
+	if err := b.realm.join(b.system, b.config); err != nil {
+		return unavailable("", err)
+	}
+	b.joined = true
+	return nil
+}
+
+func (b *Backend) isClosed() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.closed
+}
+
+// Acquire implements sandbox.Backend. Acquires of different keys go on at the
+// same time. The StartupTimeout and the context bound it: time that ran out
+// while another acquire or disposal of the same key and kind was under way is
+// sandbox.ErrQueuedTimeout. When another process owns the namespace, or the
+// host lacks what sandboxes need, it is sandbox.ErrUnavailable, with what mends
+// it in the text.
+func (b *Backend) Acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (sandbox.Sandbox, error) {
+	s, err := b.acquire(ctx, key, spec)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Get is Acquire for those who need more than the protocol offers.
+func (b *Backend) Get(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (*Sandbox, error) {
+	return b.acquire(ctx, key, spec)
+}
+
+func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (*Sandbox, error) {
+	if err := errors.Join(key.Validate(), spec.Validate()); err != nil {
+		return nil, err
+	}
+	if err := b.unserved(spec); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, over(ctx, opAcquire, false)
+	}
+	if err := b.join(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, b.config.StartupTimeout)
+	defer cancel()
+	place := places.Place{Key: key, Kind: spec.Kind}
+	slot, err := b.realm.sandboxes.Enter(ctx, place)
+	if err != nil {
+		return nil, over(ctx, opAcquire, false)
+	}
+	defer b.realm.sandboxes.Leave(slot)
+	if b.isClosed() {
+		return nil, &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	}
+	if live := slot.Thing(); live != nil {
+		if live.alive() {
+			return live, errors.Join(spec.Changed(live.spec, b.decider()), b.changed(live))
+		}
+		// A lost sandbox must be gone before another takes its place.
+		if err := live.release(ctx); err != nil {
+			return nil, unavailable("the lost sandbox is not confirmed gone", err)
+		}
+		b.realm.sandboxes.Put(slot, nil)
+	}
+	w, err := b.pools.acquire(ctx, b.imageOf(spec))
+	if err != nil {
+		return nil, b.startFailure(ctx, err)
+	}
+	s, err := newSandbox(b, place, spec, w)
+	if err != nil {
+		w.Abandon()
+		return nil, err
+	}
+	b.realm.sandboxes.Put(slot, s)
+	if b.isClosed() {
+		// Close may have looked before the sandbox was there.
+		s.lose(sandbox.ErrClosed, nil)
+		if err := s.release(ctx); err == nil {
+			b.realm.sandboxes.Put(slot, nil)
+		}
+		return nil, &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	}
+	return s, nil
+}
+
+// startFailure is what acquire says of a worker that could not be had.
+func (b *Backend) startFailure(ctx context.Context, err error) error {
+	var failure *sandbox.OpError
+	var refusal *sandbox.RefusalError
+	switch {
+	case b.isClosed():
+		return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	case errors.As(err, &failure), errors.As(err, &refusal):
+		return err
+	case ctx.Err() != nil:
+		return over(ctx, opAcquire, true)
+	}
+	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: err}
+}
+
+// over is what an operation says whose context is over; started tells whether
+// it had its turn.
+func over(ctx context.Context, op string, started bool) error {
+	e := &sandbox.OpError{Op: op, Class: sandbox.ErrCanceled, Usable: !started}
+	switch {
+	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case started:
+		e.Class = sandbox.ErrTimeout
+	default:
+		e.Class, e.Detail = sandbox.ErrQueuedTimeout, "nothing was submitted; it can be tried again unchanged"
+	}
+	return e
+}
+
+// Close implements sandbox.Backend: it disposes of the sandboxes that this value
+// made, ends its supervisors and gives up the ownership, unless another backend
+// of this process has it too.
+func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
+	_, failure := b.disposeAll(context.Background(), selection{
+		fits:  func(_ places.Place, s *Sandbox) bool { return s != nil && s.backend == b },
+		class: sandbox.ErrClosed,
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), b.config.CleanupTimeout)
+	defer cancel()
+	err := b.pools.close(ctx)
+	if failure != nil {
+		err = errors.Join(failure, err)
+	}
+	if err == nil {
+		err = b.leave()
+	}
+	if err != nil {
+		return fmt.Errorf("close %s: %w", b.config.Name, err)
+	}
+	return nil
+}
+
+func (b *Backend) leave() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.joined {
+		return nil
+	}
+	b.joined = false
+	return b.realm.leave()
+}

@@ -1,0 +1,30 @@
+// Package microvm is the backend of package sandbox that gives each sandbox a
+// micro-VM in a jailed worker process of its own.
+//
+//	your program ── Backend ── realm (owner's lock, sandboxes by key and kind)
+//	                  │
+//	                  ├─ pool: one supervisor process for each image ── starts, watches, kills
+//	                  │                                                   │
+//	                  └─ Sandbox ─────── socket (package wire) ──────── worker: one VM
+//
+// New checks the whole configuration and starts nothing. The first Acquire takes
+// the ownership of the configured namespace, captures the machine's Python if no
+// image is named, and starts a supervisor; Prepare does that ahead of time, so
+// that spare workers are ready. Backends of one process that name the same
+// namespace share its sandboxes, as the protocol wants: a purge reaches them all.
+//
+// Supervisor and workers are your own program, executed again: importing this
+// package is what makes it able to be one. That happens before your main
+// function, while the package is initialised, so whatever your program does in
+// init functions of packages that this one does not import is not done in them.
+//
+// A sandbox whose spec lists hosts can reach them by HTTP: its program asks, the
+// question comes over the socket, and this process (package egress inside)
+// decides, looks the name up, judges the address and makes the request. Workers
+// have no network.
+//
+// What an error means for the sandbox, sandbox.Usable tells. A program that
+// reaches its time or output limit, or whose caller gives up, is interrupted
+// first, as by Ctrl-C, and keeps its sandbox when it obeys; Config.Overrun has
+// it cost the sandbox always.
+package microvm

@@ -1,0 +1,77 @@
+package microvm
+
+import (
+	"context"
+	"net"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// system is what a backend needs of the operating system.
+type system interface {
+	// own takes the ownership of the configured namespace.
+	own(c Config) (ownership, error)
+	// image finds the image file of a spec: its name and the ID it must have,
+	// each empty if that does not matter.
+	image(ctx context.Context, c Config, name, id string) (string, error)
+	// launch starts a supervisor for an image.
+	launch(c Config, image string, o ownership) (supervisor, error)
+}
+
+// ownership is a held owner's lock.
+type ownership interface {
+	Owns() bool
+	Release() error
+}
+
+// supervisor keeps the workers of one image.
+type supervisor interface {
+	// Acquire gets a worker that is ready and unused. The error is errGone when
+	// there is no supervisor any more, otherwise it has a class of package
+	// sandbox or is the context's.
+	Acquire(ctx context.Context) (process, error)
+	// Close ends all workers and the supervisor.
+	Close(ctx context.Context) error
+	// Done is closed when the supervisor has ended.
+	Done() <-chan struct{}
+}
+
+// process is a worker process that was acquired.
+type process interface {
+	Ready() wire.Ready
+	Conn() net.Conn
+	// Done is closed when the process has ended, and Cause says why.
+	Done() <-chan struct{}
+	Cause() error
+	// Abandon begins to end the process; Release waits until nothing is left.
+	Abandon()
+	Release(ctx context.Context) error
+}
+
+// goneError says that a supervisor has ended.
+type goneError struct{ cause error }
+
+func (e *goneError) Error() string { return e.cause.Error() }
+func (e *goneError) Unwrap() error { return e.cause }
+
+// outOfMemory is what a process's cause says of one that met its ceiling.
+type outOfMemory interface{ MetCeiling() bool }
+
+// unavailable says that this host cannot serve.
+func unavailable(detail string, cause error) error {
+	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrUnavailable, Detail: detail, Cause: cause}
+}
+
+// SetupError is the cause of a sandbox.ErrUnavailable when this machine is not
+// set up for the sandboxes of a configuration.
+type SetupError struct {
+	// Problem is one line: what is missing, and what is needed.
+	Problem string
+	// Mend are the commands that put it right, in order, for a shell of the
+	// operator; none when no command can.
+	Mend []string
+}
+
+// Error is the problem.
+func (e *SetupError) Error() string { return e.Problem }

@@ -1,0 +1,24 @@
+//go:build !(linux && amd64)
+
+package microvm
+
+import (
+	"context"
+	"errors"
+	"runtime"
+)
+
+// thisSystem refuses: there is no engine for it.
+type thisSystem struct{}
+
+func (thisSystem) refuse() error {
+	return unavailable("sandboxes need Linux on x86-64, and this is "+runtime.GOOS+" on "+runtime.GOARCH, errors.ErrUnsupported)
+}
+
+func (s thisSystem) own(Config) (ownership, error) { return nil, s.refuse() }
+
+func (s thisSystem) image(context.Context, Config, string, string) (string, error) {
+	return "", s.refuse()
+}
+
+func (s thisSystem) launch(Config, string, ownership) (supervisor, error) { return nil, s.refuse() }

@@ -1,0 +1,298 @@
+package microvm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// open makes a live backend that is closed after the test.
+func open(t testing.TB, change func(*Config)) *Backend {
+	t.Helper()
+	c := live(t)
+	if change != nil {
+		change(&c)
+	}
+	b, err := New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func get(t testing.TB, b *Backend, k sandbox.Key) *Sandbox {
+	t.Helper()
+	s, err := b.Get(context.Background(), k, spec())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// prints runs a program that must succeed and gives what it printed.
+func prints(t testing.TB, s *Sandbox, code string) string {
+	t.Helper()
+	r, err := s.RunCode(t.Context(), code, patience(20*time.Second))
+	if err != nil || r.ExitCode != 0 {
+		t.Fatalf("%.60q: exit %d, stderr %q, %v", code, r.ExitCode, r.Stderr, err)
+	}
+	return string(r.Stdout)
+}
+
+func TestAWorkerThatIsKilledCostsItsSandboxOnly(t *testing.T) {
+	b := open(t, nil)
+	other := get(t, b, numbered(1))
+	prints(t, other, "x = 1")
+	others := workers(t)
+	s := get(t, b, key())
+	running := make(chan error, 1)
+	go func() {
+		_, err := s.RunCode(context.Background(), "while True: pass", time.Hour)
+		running <- err
+	}()
+	for _, pid := range workers(t) {
+		if pid != others[0] {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	}
+	err := <-running
+	if !errors.Is(err, sandbox.ErrWorkerLost) || sandbox.Usable(err) || !strings.Contains(err.Error(), "killed") {
+		t.Errorf("the run: %v", err)
+	}
+	if got := prints(t, other, "print(x)"); got != "1\n" {
+		t.Errorf("the other sandbox: %q", got)
+	}
+	again := get(t, b, key())
+	if again.ID() == s.ID() {
+		t.Error("the id came again")
+	}
+	ask(t, again)
+}
+
+func TestAnIdleWorkerThatIsKilledIsReplaced(t *testing.T) {
+	b := open(t, func(c *Config) { c.Pool = 2 })
+	s := get(t, b, key())
+	ask(t, s)
+	eventually(t, "the pool is full", func() bool { return len(workers(t)) == 3 })
+	signalAll(workers(t), unix.SIGKILL) // the sandbox's and the spare ones
+	eventually(t, "the sandbox is known to be lost", func() bool { return !s.alive() })
+	again := get(t, b, key())
+	ask(t, again)
+	if again.ID() == s.ID() {
+		t.Error("the id came again")
+	}
+}
+
+func TestASupervisorThatIsKilledIsReplaced(t *testing.T) {
+	b := open(t, func(c *Config) { c.Pool = 1 })
+	s := get(t, b, key())
+	running := make(chan error, 1)
+	go func() {
+		_, err := s.RunCode(context.Background(), "while True: pass", time.Hour)
+		running <- err
+	}()
+	signalAll(supervisors(t), unix.SIGKILL)
+	if err := <-running; !errors.Is(err, sandbox.ErrWorkerLost) {
+		t.Errorf("the run: %v", err)
+	}
+	ask(t, get(t, b, key()))
+	if p := b.DisposeScope(t.Context(), "tenant", "thread"); p.Disposed != 1 || p.Undisposed != nil {
+		t.Errorf("purge: %+v", p)
+	}
+}
+
+// footprint is what a process has of everything that can leak.
+type footprint struct{ descriptors, helpers, goroutines int }
+
+func footprintNow(t testing.TB) footprint {
+	t.Helper()
+	fds, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return footprint{len(fds), len(supervisors(t)) + len(workers(t)), runtime.NumGoroutine()}
+}
+
+func TestCyclesWithKillsLeaveNothing(t *testing.T) {
+	cycles := 500
+	if testing.Short() {
+		cycles = 50
+	}
+	b := open(t, func(c *Config) { c.Pool = 2 })
+	settled := func() bool { return len(workers(t)) == 2 }
+	ask(t, get(t, b, key()))
+	if err := b.Dispose(t.Context(), key(), sandbox.DisposeOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the pool is full", settled)
+	before := footprintNow(t)
+	random := rand.New(rand.NewPCG(1, 2)) //nolint:gosec // repeatable on purpose
+	for i := range cycles {
+		s := get(t, b, key())
+		if i%10 == 9 {
+			all := workers(t)
+			if len(all) > 0 {
+				_ = unix.Kill(all[random.IntN(len(all))], unix.SIGKILL)
+			}
+		}
+		if r, err := s.RunCode(t.Context(), "print(6*7)", 0); err != nil && !errors.Is(err, sandbox.ErrWorkerLost) || err == nil && string(r.Stdout) != "42\n" {
+			t.Fatalf("cycle %d: %q, %v", i, r.Stdout, err)
+		}
+		if err := b.Dispose(t.Context(), key(), sandbox.DisposeOptions{}); err != nil {
+			t.Fatalf("cycle %d: %v", i, err)
+		}
+	}
+	eventually(t, "the pool is full again", settled)
+	var after footprint
+	eventually(t, "nothing is left", func() bool { after = footprintNow(t); return after == before })
+	if after != before {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
+func TestManyAcquireAtTheSameTime(t *testing.T) {
+	n := 60
+	if testing.Short() {
+		n = 12
+	}
+	b := open(t, func(c *Config) { c.Pool = 4; c.StartupTimeout = patience(60 * time.Second) })
+	failed := make([]error, n)
+	var group sync.WaitGroup
+	for i := range n {
+		group.Go(func() {
+			s, err := b.Acquire(t.Context(), numbered(i), spec())
+			if err == nil {
+				var r sandbox.ExecResult
+				r, err = s.RunCode(t.Context(), fmt.Sprint("print(", i, ")"), patience(30*time.Second))
+				if err == nil && string(r.Stdout) != fmt.Sprintln(i) {
+					err = fmt.Errorf("printed %q", r.Stdout)
+				}
+			}
+			failed[i] = err
+		})
+	}
+	group.Wait()
+	if err := errors.Join(failed...); err != nil {
+		t.Error(err)
+	}
+	if p := b.DisposeScope(t.Context(), key().Scope, key().ThreadID); p.Disposed != n || p.Undisposed != nil {
+		t.Errorf("purge: %+v", p)
+	}
+	eventually(t, "only spare workers are left", func() bool { return len(workers(t)) <= 4 })
+}
+
+func TestAProgramSeesNothingOfItsHost(t *testing.T) {
+	t.Setenv("MICROVM_SECRET", "hush")
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := open(t, nil)
+	s := get(t, b, key())
+	got := prints(t, s, `
+import os, socket
+print(sorted(os.environ))
+print(os.listdir('/'), os.getcwd(), os.uname())
+for path in ['/proc/self/environ', '/etc/passwd', '/etc/hostname', '/proc/cpuinfo']:
+    try: print(path, open(path).read())
+    except OSError as e: print(path, e)
+`)
+	for _, secret := range []string{"hush", "MICROVM_SECRET", host + "'", b.config.CacheDir} {
+		if strings.Contains(got, secret) {
+			t.Errorf("%q is visible in %s", secret, got)
+		}
+	}
+	if _, err := os.Stat("/etc/shadow"); err == nil && prints(t, s, "import os; print(os.path.exists('/etc/shadow'))") != "False\n" {
+		t.Error("a file of the host is visible")
+	}
+}
+
+func TestRunsOfASandboxQueueAndTheirTimeIsCounted(t *testing.T) {
+	b := open(t, nil)
+	s := get(t, b, key())
+	ask(t, s)
+	busy := make(chan error, 1)
+	go func() {
+		_, err := s.RunCode(context.Background(), "import time; time.sleep(0.5)", patience(20*time.Second))
+		busy <- err
+	}()
+	eventually(t, "a run that waits too long is told apart", func() bool {
+		_, err := s.RunCode(t.Context(), "print(1)", 20*time.Millisecond)
+		return errors.Is(err, sandbox.ErrQueuedTimeout)
+	})
+	if err := <-busy; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAnExitOfTheInterpreterIsToldWithItsStatus(t *testing.T) {
+	b := open(t, nil)
+	s := get(t, b, key())
+	r, err := s.Run(t.Context(), Request{Code: "import os; print('x', flush=True); os._exit(7)"})
+	if !errors.Is(err, sandbox.ErrGuestCrash) || sandbox.Usable(err) || !r.Exited || r.ExitCode != 7 || string(r.Stdout) != "x\n" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	ask(t, get(t, b, key()))
+}
+
+func TestOutputArrivesWhileTheProgramRuns(t *testing.T) {
+	b := open(t, nil)
+	s := get(t, b, key())
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	seen := writerFunc(func(p []byte) {
+		if strings.Contains(string(p), "begun") {
+			cancel() // only a run under way can have said so
+		}
+	})
+	r, err := s.Run(ctx, Request{Code: "print('begun', flush=True)\nwhile True: pass", Stdout: seen, Timeout: time.Hour})
+	if !errors.Is(err, sandbox.ErrCanceled) || string(r.Stdout) != "begun\n" {
+		t.Errorf("%q, %v", r.Stdout, err)
+	}
+}
+
+type writerFunc func(p []byte)
+
+func (f writerFunc) Write(p []byte) (int, error) { f(p); return len(p), nil }
+
+func TestTheCeilingIsTheOneThatWasAskedFor(t *testing.T) {
+	b := open(t, func(c *Config) { c.WorkerMemory = 1 << 30 })
+	s := get(t, b, key())
+	ask(t, s)
+	if got := s.Info(); got.Limits != enforcement() || got.Isolation != "microvm" {
+		t.Errorf("info %+v", got)
+	}
+	all := workers(t)
+	if len(all) != 1 {
+		t.Fatalf("workers %v", all)
+	}
+	name, want := fmt.Sprintf("/proc/%d/limits", all[0]), "Max data size             1073741824"
+	if enforcement() != EnforceRlimit {
+		own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", all[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, group, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+		name, want = "/sys/fs/cgroup"+group+"/memory.max", "1073741824"
+	}
+	got, err := os.ReadFile(name)
+	if err != nil || !strings.Contains(string(got), want) {
+		t.Errorf("%s does not have %q: %s, %v", name, want, got, err)
+	}
+}

@@ -1,0 +1,230 @@
+package router
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+)
+
+// CallOptions are how a call enters. The zero value is useful.
+type CallOptions struct {
+	// Exclusive wants the sandbox alone, whatever the spec says.
+	Exclusive bool
+	// QueueTimeout bounds the wait for each call ahead; zero means the
+	// router's.
+	QueueTimeout time.Duration
+}
+
+// Call is one use of a sandbox, from Enter to Finish. Its backend and its
+// cleanup are settled when it enters. All methods may be called at the same
+// time.
+type Call struct {
+	router   *Router
+	key      sandbox.Key
+	spec     sandbox.Spec
+	provider *provider
+	rung     sandbox.Cleanup
+
+	// life ends with the call, and with it the acquires on their way.
+	life      context.Context
+	stop      context.CancelFunc
+	acquiring sync.WaitGroup
+
+	mu        sync.Mutex
+	ended     bool      // guarded by mu
+	attempted bool      // a backend was asked; guarded by mu
+	held      []remains // one for each generation acquired; guarded by mu
+	condemned error     // guarded by mu
+}
+
+// CallKey is the key under which a call of the spec is served: the key itself,
+// or with a call id of its own when the effective isolation scope is call and
+// the key has none.
+func (r *Router) CallKey(key sandbox.Key, spec sandbox.Spec) sandbox.Key {
+	if key.CallID == "" && r.EffectiveIsolationScope(spec) == sandbox.ScopeCall {
+		key.CallID = "call-" + rand.Text()
+	}
+	return key
+}
+
+// Enter lets a call in. Calls of the same key and kind share the sandbox, but
+// for one that wants it alone, by its options or by the spec's
+// ExclusiveAdmission; and none enters while a call that ended has left
+// something to clean. They enter in the order in which they came. The wait for
+// each call ahead is bounded; when it runs out the error is a
+// sandbox.ErrQueuedTimeout, and a call whose ctx ends in the queue leaves
+// nothing. Refusals are those of Acquire.
+//
+// Whoever entered must call Finish or Release.
+func (r *Router) Enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options CallOptions) (*Call, error) {
+	started := time.Now()
+	call, p, err := r.enter(ctx, key, spec, options)
+	if err != nil {
+		r.refused(started, key, spec, p, err)
+		return nil, err
+	}
+	return call, nil
+}
+
+func (r *Router) enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options CallOptions) (*Call, *provider, error) {
+	if options.QueueTimeout < 0 {
+		return nil, nil, misuse("options.QueueTimeout", options.QueueTimeout.String(), "zero for the router's, or more")
+	}
+	p, err := r.admissible(key, spec)
+	if err != nil {
+		return nil, p, err
+	}
+	at := place{key, spec.Kind}
+	patience := cmp.Or(options.QueueTimeout, r.config.QueueTimeout)
+	if err := r.admission.enter(ctx, at, options.Exclusive || spec.ExclusiveAdmission, patience); err != nil {
+		return nil, p, queued("enter", err)
+	}
+	call := &Call{router: r, key: key, spec: spec.Clone(), provider: p, rung: r.rung(p, spec)}
+	call.life, call.stop = context.WithCancel(context.Background())
+	if err := ctx.Err(); err != nil {
+		_ = call.Release(ctx) // what others left is reported as ever
+		return nil, p, queued("enter", err)
+	}
+	return call, p, nil
+}
+
+// Key is the key of the call's sandboxes.
+func (c *Call) Key() sandbox.Key { return c.key }
+
+// Backend is the name of the backend that serves the call.
+func (c *Call) Backend() string { return c.provider.name }
+
+// Cleanup is what happens to the call's sandboxes when it finishes.
+func (c *Call) Cleanup() sandbox.Cleanup { return c.rung }
+
+// Acquire gets the call's sandbox, as Router.Acquire does. A call can acquire
+// again, such as after its sandbox was lost. It fails once the call has ended,
+// and is canceled when the call ends meanwhile. The sandbox must not be used
+// after that.
+func (c *Call) Acquire(ctx context.Context) (sandbox.Sandbox, error) {
+	c.mu.Lock()
+	if c.ended {
+		c.mu.Unlock()
+		return nil, misuse("call", "a sandbox after the end of the call", "sandboxes until Finish or Release")
+	}
+	c.acquiring.Add(1)
+	c.attempted = true
+	c.mu.Unlock()
+	defer c.acquiring.Done()
+
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.life, cancel)()
+	s, err := c.router.acquire(ctx, c.key, c.spec, c.provider)
+	if err != nil {
+		return nil, err
+	}
+	left := c.remains(s)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !slices.ContainsFunc(c.held, func(m remains) bool { return m.id == left.id }) {
+		c.held = append(c.held, left)
+	}
+	return s, nil
+}
+
+// remains is what this call leaves in a sandbox; nil stands for whatever the
+// backend has for the key and kind.
+func (c *Call) remains(s sandbox.Sandbox) remains {
+	left := remains{provider: c.provider, contract: c.spec.ExecutionContract, sandbox: s, rung: c.rung}
+	if s != nil {
+		left.id = s.ID()
+	}
+	return left
+}
+
+// Condemn has the call's sandboxes disposed of at its end, however they would
+// be cleaned otherwise: something happened in them that no cleanup undoes. The
+// reason reaches ReclaimConfig.OnFailure; only the first one counts.
+func (c *Call) Condemn(reason error) {
+	if reason == nil {
+		reason = errors.New("condemned")
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.condemned == nil {
+		c.condemned = reason
+	}
+}
+
+// Finish ends the call. Unless other calls are inside, it cleans what this
+// call and those before it left in their sandboxes, and returns when that is
+// done; otherwise the last one to end does it. What ctx says of time does not
+// count: each step has the timeout of reclaims.
+//
+// A reset that fails becomes a disposal, and a disposal that fails leaves the
+// key unclean. The error joins one *CleanupError for each sandbox that is
+// neither clean nor confirmed gone; it says nothing about what the call
+// computed. A call ends once: after that Finish does nothing.
+func (c *Call) Finish(ctx context.Context) error { return c.end(ctx, true) }
+
+// Release ends a call that put nothing into its sandboxes, so that they need
+// not be cleaned. A sandbox of the call's own, or one that is condemned, is
+// disposed of all the same. Otherwise it is like Finish.
+func (c *Call) Release(ctx context.Context) error { return c.end(ctx, false) }
+
+func (c *Call) end(ctx context.Context, clean bool) error {
+	c.mu.Lock()
+	ended := c.ended
+	c.ended = true
+	c.mu.Unlock()
+	if ended {
+		return nil
+	}
+	// An acquire may still bring a sandbox.
+	c.stop()
+	c.acquiring.Wait()
+	return c.router.leave(ctx, place{c.key, c.spec.Kind}, c.left(clean))
+}
+
+// left is what has to be cleaned. Precondition: no acquire is on its way.
+func (c *Call) left(clean bool) []remains {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.key.CallID != ""
+	switch {
+	case own && c.attempted && len(c.held) == 0:
+		// Nobody else would ever ask for what the backend may have begun.
+		return []remains{c.remains(nil)}
+	case !clean && !own && c.condemned == nil:
+		return nil
+	}
+	for i := range c.held {
+		c.held[i].condemned = c.condemned
+	}
+	return c.held
+}
+
+// WithSandbox runs f in a call: it enters, acquires, runs f, and finishes,
+// however f ends. It gives the call a key of its own where the isolation scope
+// wants one. The error is that of entering, acquiring or f; a cleanup that did
+// not go well changes no result, and reaches ReclaimConfig.OnFailure and the
+// observer instead. The sandbox must not be used after f has returned.
+func (r *Router) WithSandbox(ctx context.Context, key sandbox.Key, spec sandbox.Spec, f func(ctx context.Context, s sandbox.Sandbox) error) error {
+	return r.Serve(ctx, key, spec, CallOptions{}, f)
+}
+
+// Serve is WithSandbox with options.
+func (r *Router) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options CallOptions, f func(ctx context.Context, s sandbox.Sandbox) error) error {
+	call, err := r.Enter(ctx, r.CallKey(key, spec), spec, options)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = call.Finish(ctx) }()
+	s, err := call.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return f(ctx, s)
+}

@@ -1,0 +1,133 @@
+package router_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/maf-sandbox/maf-sandbox-go/router"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox/sandboxtest"
+)
+
+// telling is an event in one line.
+func telling(event router.Event) string {
+	switch e := event.(type) {
+	case router.SandboxAcquired:
+		line := fmt.Sprintf("acquired %s %s on %q (%s): %s", e.Key, e.Spec.Kind, e.Backend, e.Isolation, e.Adoption)
+		if e.Err != nil {
+			line = fmt.Sprintf("refused %s %q on %q: unclean %t", e.Key, e.Spec.Kind, e.Backend, errors.Is(e.Err, sandbox.ErrUnclean))
+		}
+		return line
+	case router.SandboxCleaned:
+		return fmt.Sprintf("%s %s on %s: new %t, skipped %t, %v", e.Rung, e.Kind, e.Backend, e.Before != e.After, e.Skipped, e.Err)
+	case router.SandboxDisposed:
+		return fmt.Sprintf("disposed %s by id %t on %s: failed %t", e.Options.Kind, e.Options.InstanceID != "", e.Backend, e.Failure != nil)
+	case router.EgressObserved:
+		return fmt.Sprintf("egress %s %v", e.Backend, e.Decisions)
+	}
+	return fmt.Sprintf("%T", event)
+}
+
+func TestTheObserverHearsWhatHappens(t *testing.T) {
+	b := snapshots()
+	b.vouches = true
+	observer := new(recorder)
+	config := lenient(b)
+	config.Observer = observer
+	r := newRouter(t, config)
+	scripted := errors.New("scripted")
+	call := func(prepare func(), work func(context.Context, sandbox.Sandbox) error) {
+		if prepare != nil {
+			prepare()
+		}
+		_ = r.WithSandbox(t.Context(), mainKey, pythonSpec, work)
+	}
+	x := running(t, `print "x"`, "x")
+	call(nil, x)
+	call(nil, func(context.Context, sandbox.Sandbox) error { return nil })
+	call(func() { b.Script(sandboxtest.OpReset, failing(scripted)) }, x)
+	_ = r.WithSandbox(t.Context(), mainKey, sandbox.Spec{Kind: "odd", MinIsolation: sandbox.IsolationVM}, x)
+	r.MarkUnclean(mainKey, sandbox.DisposeOptions{}, scripted)
+	_, _ = r.Acquire(t.Context(), mainKey, pythonSpec)
+	isNil(t, "Dispose", r.Dispose(t.Context(), mainKey))
+
+	want := []string{
+		`acquired tenant/thread/agent python on "memory" (microvm): fresh`,
+		"reset python on memory: new true, skipped false, <nil>",
+		`acquired tenant/thread/agent python on "memory" (microvm): known`,
+		"reset python on memory: new false, skipped true, <nil>",
+		`acquired tenant/thread/agent python on "memory" (microvm): known`,
+		"reset python on memory: new false, skipped false, reset: internal error: scripted",
+		"disposed python by id true on memory: failed false",
+		`refused tenant/thread/agent "odd" on "": unclean false`,
+		`refused tenant/thread/agent "python" on "": unclean true`,
+		"disposed  by id false on memory: failed false",
+	}
+	var got []string
+	for _, event := range observer.take() {
+		got = append(got, telling(event))
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("the observer heard\n%q\nwant\n%q", got, want)
+	}
+}
+
+func TestTheObserverGetsACopyOfTheSpec(t *testing.T) {
+	config := lenient(snapshots())
+	spec := pythonSpec
+	spec.Labels = map[string]string{"team": "a"}
+	config.Observer = router.ObserverFunc(func(event router.Event) {
+		if acquired, ok := event.(router.SandboxAcquired); ok {
+			acquired.Spec.Labels["team"] = "changed"
+		}
+	})
+	acquire(t, newRouter(t, config), spec)
+	if spec.Labels["team"] != "a" {
+		t.Error("an observer changed the caller's spec")
+	}
+}
+
+// reporting is a backend that can tell what its sandboxes reach for.
+type reporting struct {
+	*fake
+	told   int
+	report func(sandbox.EgressObservation)
+}
+
+func (b *reporting) Declarations() sandbox.Declarations {
+	declares := b.fake.Declarations()
+	declares.ObservesEgress = true
+	return declares
+}
+
+func (b *reporting) ObserveEgress(report func(sandbox.EgressObservation)) {
+	b.told++
+	b.report = report
+}
+
+func TestEgressReachesTheObserver(t *testing.T) {
+	b := &reporting{fake: snapshots()}
+	observer := new(recorder)
+	config := lenient(b)
+	config.Observer = observer
+	newRouter(t, config)
+	b.report(sandbox.EgressObservation{Key: mainKey, Decisions: []sandbox.EgressDecision{{Host: "example.com", Port: 80}}})
+	events := observer.take()
+	if len(events) != 1 || telling(events[0]) != "egress memory [{false example.com 80 }]" {
+		t.Errorf("the observer heard %v", events)
+	}
+
+	// Without an observer the backend need not look.
+	newRouter(t, lenient(b))
+	if b.told != 2 || b.report != nil {
+		t.Errorf("the backend was told %d times; the last time to report: %t", b.told, b.report != nil)
+	}
+	// A router that is refused changes nothing.
+	config.Selection = 9
+	if _, err := router.New(config); err == nil || b.told != 2 {
+		t.Errorf("New = %v, and the backend was told %d times", err, b.told)
+	}
+}

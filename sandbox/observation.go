@@ -1,0 +1,27 @@
+package sandbox
+
+// EgressDecision is one attempt of a program to reach something.
+type EgressDecision struct {
+	// Allowed says whether it was let out.
+	Allowed bool
+	// Host and Port are what the program asked for. The host is the program's
+	// text, which the backend has bounded.
+	Host string
+	Port uint16
+	// Reason is why, in the backend's words.
+	Reason string
+}
+
+// EgressObservation is what a backend that declares ObservesEgress saw one
+// sandbox reach for.
+type EgressObservation struct {
+	Key        Key
+	Kind       string
+	InstanceID string
+	// Decisions in the order in which they were made.
+	Decisions []EgressDecision
+	// Truncated says that there were more than the backend keeps.
+	Truncated bool
+	// Unreadable, if not empty, is why they are not known.
+	Unreadable string
+}
