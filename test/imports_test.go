@@ -29,6 +29,12 @@ var mayImport = map[string][]string{
 	"internal/wheel":                  {"internal/wheel/pep440"},
 	"internal/selfupdate":             {"internal/wheel/pep440"},
 	"internal/platform/host/hosttest": {"internal/kvm", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap", "internal/platform/ptrace", "internal/platform/x86", "internal/tools/testvm/expect", "internal/vdso"},
+	"internal/mst/view":               {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/streams", "sandbox"},
+	"internal/mst/fleet":              {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "sandbox"},
+	"internal/mst/command":            {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/mst/fleet", "internal/mst/view", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
+	"internal/console":                {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/mst/view", "internal/streams", "sandbox"},
+	// mst never imports the engine.
+	"cmd/mst": {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/console", "internal/mst/command", "internal/mst/fleet", "internal/mst/view", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
 	"internal/worker": {
 		"guest", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm", "internal/linux",
 		"internal/linux/vfs", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",

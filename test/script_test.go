@@ -15,13 +15,15 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/ceiling"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/command"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 )
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		cli.Program: func() { os.Exit(root.Main()) },
+		cli.Program:     func() { os.Exit(root.Main()) },
+		command.Program: func() { os.Exit(command.Main(command.New())) },
 	})
 }
 

@@ -1,0 +1,331 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/console"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/command"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
+)
+
+// playEnv makes the test program be mst; its value says which.
+const playEnv = "MST_TEST_PLAY"
+
+// dirEnv is the discovery folder, when there is one.
+const dirEnv = "MST_TEST_DIRECTORY"
+
+// termEnv is the kind of terminal, when it is not an ordinary one.
+const termEnv = "MST_TEST_TERM"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(playEnv) {
+	case "":
+		os.Exit(m.Run())
+	case "panic":
+		f := command.New()
+		f.Console = func(ctx context.Context, _ *fleet.Fleet) error {
+			return console.Run(ctx, panicking{}, console.Config{})
+		}
+		os.Exit(command.Main(f))
+	}
+	main()
+}
+
+// panicking are hosts that are a bug.
+type panicking struct{}
+
+func (panicking) Announced() ([]control.Manifest, error) { panic("a bug in a command") }
+
+func (panicking) Ask(context.Context, control.Manifest) ([]control.Record, error) {
+	panic("not reached")
+}
+
+func (panicking) Dispose(context.Context, string, time.Duration) (control.DisposalResult, error) {
+	panic("not reached")
+}
+
+func (panicking) Purge(context.Context, string, string, time.Duration) (control.PurgeResult, []*control.HostError, error) {
+	panic("not reached")
+}
+
+func TestAConversationWithTheConsole(t *testing.T) {
+	c := play(t, 140, 36, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3")
+	c.sees("● mst-demo 3")
+	c.types("\x1b[B")
+	c.sees("▸● RUNNING")
+	c.types("d")
+	c.sees("Dispose tenant-labs/incident-184/analyst?")
+	c.sees("9f15a25d8c0d4ea0ab1af045d9481001")
+	c.types("\r") // keeps
+	c.seesNot("DISPOSE PHYSICAL INSTANCE")
+	c.sees("LIVE INSTANCES 3")
+	c.types("d\t\r")
+	c.sees("Sandbox disposed.")
+	c.sees("LIVE INSTANCES 2")
+	c.types("/review\r")
+	c.sees("LIVE INSTANCES 1 of 2")
+	c.types("p")
+	c.sees("Type review-711 to confirm")
+	c.types("review-711\t\r")
+	c.sees("Conversation purged across 1 host(s). Disposed: 1.")
+	c.types("?")
+	c.sees("KEYS")
+	c.types("\x1b")
+	c.seesNot("KEYS")
+	c.types("\x1b")
+	c.sees("LIVE INSTANCES 1 ")
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
+}
+
+// host starts a host and gives its end.
+func host(t *testing.T, directory, source string, c control.Control) (stop func()) {
+	t.Helper()
+	server, err := control.NewServer(control.ServerConfig{Control: c, SourceID: source, Directory: directory})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() }) // most often closed already
+	return func() {
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// sandbox is a record of a host.
+func sandbox(source, thread, id string) control.Record {
+	now := control.At(time.Now())
+	return control.Record{
+		SourceID: source, Backend: "microvm", Scope: "team", ThreadID: thread, AgentID: "agent", Kind: "python", InstanceID: id,
+		State: control.StateReady, CreatedAt: now - 100, LastActivityAt: now - 5,
+	}
+}
+
+func TestHostsComeAndGoUnderTheConsole(t *testing.T) {
+	dir := t.TempDir() + "/hosts"
+	t.Setenv(dirEnv, dir)
+	c := play(t, 140, 36, "mst")
+	c.sees("No live sandboxes. Start an opted-in MAF host")
+
+	one := control.NewMemory(sandbox("one", "t-1", "one-a"), sandbox("one", "t-2", "one-b"))
+	two := control.NewMemory(sandbox("two", "t-1", "two-a"))
+	host(t, dir, "one", one)
+	stop := host(t, dir, "two", two)
+	c.sees("● one 2")
+	c.sees("● two 1")
+	c.sees("LIVE INSTANCES 3")
+
+	// One by its key and the dialog.
+	c.types("/t-2\r")
+	c.sees("LIVE INSTANCES 1 of 3")
+	c.types("d")
+	c.sees("Dispose team/t-2/agent?")
+	c.types("\t\r")
+	c.sees("Sandbox disposed. team/t-2/agent")
+	c.types("\x1b")
+	c.sees("LIVE INSTANCES 2 ")
+
+	// A conversation on both hosts.
+	c.types("p")
+	c.sees("Sandboxes: 2 on 2 hosts.")
+	c.types("t-1\t\r")
+	c.sees("Conversation purged across 2 host(s). Disposed: 2.")
+	c.sees("No live sandboxes.")
+
+	// One goes in good order; one dies and leaves its announcement.
+	stop()
+	c.seesNot("● two 0")
+	if err := os.WriteFile(dir+"/0-dead.json", []byte(`{"source_id": "dead", "endpoint": "http://127.0.0.1:9", "process_id": 12, "protocol_version": 1}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c.sees("✗ dead unavailable")
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
+}
+
+func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {
+	for _, r := range []struct {
+		name   string
+		end    func(c *terminal)
+		status int
+	}{
+		{"q", func(c *terminal) { c.types("q") }, 0},
+		{"ctrl+c", func(c *terminal) { c.types("\x03") }, 0},
+		{"ctrl+c in a dialog", func(c *terminal) { c.types("d\x03") }, 0},
+		{"SIGTERM", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }, 143},
+		{"SIGINT", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGINT) }, 130},
+		{"SIGHUP", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGHUP) }, 129},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c := play(t, 80, 24, "mst", "--demo")
+			c.sees("LIVE INSTANCES 3")
+			r.end(c)
+			if status := c.ends(); status != r.status {
+				t.Errorf("exit status %d, want %d", status, r.status)
+			}
+			c.sane()
+		})
+	}
+}
+
+func TestASignalWhileTheConsoleStartsLeavesASaneTerminal(t *testing.T) {
+	for range 5 {
+		c := play(t, 80, 24, "mst", "--demo")
+		c.until("the first byte", func() bool { return c.output() != "" })
+		_ = c.cmd.Process.Signal(syscall.SIGINT)
+		if status := c.ends(); status != 130 {
+			t.Errorf("exit status %d", status)
+		}
+		c.sane()
+	}
+}
+
+func TestATerminalThatIsClosedEndsTheConsole(t *testing.T) {
+	c := play(t, 80, 24, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3")
+	if err := c.side.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tty.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status := c.ends(); status != 129 && status != 1 {
+		t.Errorf("exit status %d, want that of SIGHUP or of a failed write", status)
+	}
+}
+
+func TestAPanicLeavesTheTerminalSaneAndSaysThatItIsABug(t *testing.T) {
+	c := play(t, 80, 24, "panic")
+	if status := c.ends(); status != 1 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
+	c.until("the message", func() bool { return strings.Contains(c.output(), "mst: the console failed") })
+}
+
+func TestSuspendGivesTheTerminalBackAndResumeTakesIt(t *testing.T) {
+	c := play(t, 80, 24, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3")
+	c.types("\x1a")
+	c.until("leaving the alternate screen", func() bool { return strings.Contains(c.output(), "\x1b[?1049l") })
+	c.sane()
+	before := len(c.output())
+	c.until("painting again", func() bool {
+		// One that comes before the program waits for it is lost: there is no
+		// shell here that would stop it first.
+		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		return strings.Contains(c.output()[before:], "LIVE INSTANCES")
+	})
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
+}
+
+func TestResizesAreFollowedAndLeaveNothingBehind(t *testing.T) {
+	c := play(t, 80, 24, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3")
+	for _, size := range [][2]int{{20, 5}, {1, 1}, {200, 60}, {40, 10}, {103, 30}, {102, 30}, {39, 9}, {60, 12}} {
+		c.resize(size[0], size[1])
+	}
+	c.sees("LIVE INSTANCES 3")
+	c.resize(39, 9)
+	c.sees("mst needs 40×10")
+	c.resize(140, 36)
+	c.sees("PHYSICAL SANDBOX")
+	c.sees("q Quit")
+	if screen := c.emu.String(); strings.Contains(screen, "mst needs") || strings.Count(screen, "LIVE INSTANCES") != 1 {
+		t.Errorf("something is left behind:\n%s", screen)
+	}
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+}
+
+func TestATerminalThatDoesNotSayItsSizeIsNoProblem(t *testing.T) {
+	c := play(t, 0, 0, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3") // in 80 columns and 24 lines
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
+}
+
+func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
+	for _, r := range []struct {
+		name, typed, want string
+		status            int
+	}{
+		{"yes", "y\r", "disposed: Sandbox disposed.", 0},
+		{"no", "n\r", "Sandbox kept.", 4},
+		{"the end of input", "\x04", "Sandbox kept.", 4},
+		{"ctrl+c", "\x03", "[y/N]", 130},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			c := play(t, 120, 24, "mst", "--demo", "delete", "9f15a25d8c0d4ea0ab1af045d9481001")
+			c.sees("[y/N]")
+			c.types(r.typed)
+			if status := c.ends(); status != r.status {
+				t.Errorf("exit status %d, want %d", status, r.status)
+			}
+			c.sees(r.want)
+		})
+	}
+}
+
+func TestWhatIsNoTerminalGetsNoConsole(t *testing.T) {
+	const refusal = "the console needs a terminal"
+	t.Setenv(termEnv, "dumb")
+	c := play(t, 120, 24, "mst", "--demo")
+	if status := c.ends(); status != 2 {
+		t.Errorf("on a dumb terminal: exit status %d", status)
+	}
+	c.sees(refusal)
+
+	cmd := exec.Command(os.Args[0], "--demo")
+	cmd.Env = append(os.Environ(), playEnv+"=mst")
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) || exit.ExitCode() != 2 || !strings.Contains(string(out), refusal) {
+		t.Errorf("in a pipe: got %v, %q", err, out)
+	}
+}
+
+func TestNoColorMeansNoColour(t *testing.T) {
+	t.Setenv("NO_COLOR", "1")
+	c := play(t, 80, 24, "mst", "--demo")
+	c.sees("LIVE INSTANCES 3")
+	c.types("q")
+	_ = c.ends()
+	for _, style := range regexp.MustCompile(`\x1b\[([0-9;]*)m`).FindAllStringSubmatch(c.output(), -1) {
+		for parameter := range strings.SplitSeq(style[1], ";") {
+			if n, err := strconv.Atoi(parameter); err == nil && (n >= 30 && n <= 48 && n != 39 || n >= 90) {
+				t.Fatalf("colour: %q", style[0])
+			}
+		}
+	}
+}

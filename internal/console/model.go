@@ -1,0 +1,403 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"charm.land/bubbles/v2/textinput"
+	tea "charm.land/bubbletea/v2"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+)
+
+// pane is a part of the screen that can have the focus.
+type pane int
+
+const (
+	paneTable pane = iota
+	paneDetail
+	paneLog
+)
+
+// hostState is what is known of a host.
+type hostState struct {
+	manifest control.Manifest
+	// asking: a question is under way. again: ask once more when it is
+	// answered, however often that was wanted meanwhile.
+	asking, again bool
+	answered      bool
+	at            time.Time // of the last answer
+	records       []control.Record
+	err           error
+}
+
+// notice is the message of the status line.
+type notice struct {
+	text  string
+	tone  tone
+	until time.Time
+}
+
+// noticeTime is how long a message stays in the status line.
+const noticeTime = 8 * time.Second
+
+// model is the whole state of the console.
+type model struct {
+	ctx      context.Context // ends with the console; questions to hosts end with it
+	source   Hosts
+	now      func() time.Time
+	interval time.Duration
+	theme    theme
+
+	width, height int
+
+	hosts   map[control.Manifest]*hostState
+	looking bool  // the folder is being read
+	looked  bool  // and was at least once
+	err     error // the last reading failed: what is shown is old
+	paused  bool
+
+	all      []row // of all hosts
+	rows     []row // those that are shown, in their order
+	natural  []int // how wide the table's columns want to be; nil when not known
+	history  histories
+	selected identity
+	was      place // where the selection was
+	index    int   // and in which row; -1 without rows
+	offset   int   // the first row on the screen
+
+	order     view.Order
+	filter    textinput.Model
+	filtering bool // the filter is being typed
+	query     view.Query
+
+	focus        pane
+	wide         bool
+	showLog      bool
+	detailScroll int
+	logScroll    int // lines up from the newest
+
+	dialog    dialog
+	disposing bool
+	notice    notice
+	log       []entry
+}
+
+func newModel(ctx context.Context, source Hosts, now func() time.Time, interval time.Duration) *model {
+	m := &model{
+		ctx: ctx, source: source, now: now, interval: interval, theme: newTheme(true),
+		hosts: make(map[control.Manifest]*hostState), history: make(histories), index: -1, showLog: true,
+	}
+	m.order, _ = view.ParseOrder("source") // it is a column
+	m.filter = newInput("/", maxFilter)
+	return m
+}
+
+// maxFilter bounds the text of a filter, in characters.
+const maxFilter = 256
+
+func newInput(prompt string, limit int) textinput.Model {
+	input := textinput.New()
+	input.Prompt = prompt
+	input.CharLimit = limit
+	// It would run programs of the system to read the clipboard; terminals paste.
+	input.KeyMap.Paste.SetEnabled(false)
+	styles := input.Styles()
+	styles.Cursor.Blink = false
+	input.SetStyles(styles)
+	return input
+}
+
+// The messages of work that was done.
+type (
+	tickMsg      struct{}
+	announcedMsg struct {
+		manifests []control.Manifest
+		err       error
+	}
+	answeredMsg struct {
+		manifest control.Manifest
+		records  []control.Record
+		err      error
+	}
+	disposedMsg struct {
+		record control.Record
+		result control.DisposalResult
+		err    error
+	}
+	purgedMsg struct {
+		scope, thread string
+		result        control.PurgeResult
+		failures      []*control.HostError
+		err           error
+	}
+)
+
+// Init begins with a look at all hosts.
+func (m *model) Init() tea.Cmd {
+	return tea.Batch(m.refresh(), m.tick(), tea.RequestBackgroundColor)
+}
+
+func (m *model) tick() tea.Cmd {
+	return tea.Tick(m.interval, func(time.Time) tea.Msg { return tickMsg{} })
+}
+
+// refresh looks for hosts, unless that is under way; every host that is found
+// is then asked.
+func (m *model) refresh() tea.Cmd {
+	if m.looking {
+		return nil
+	}
+	m.looking = true
+	source := m.source
+	return func() tea.Msg {
+		manifests, err := source.Announced()
+		return announcedMsg{manifests, err}
+	}
+}
+
+// refreshNow is a refresh that an operator or an action wants: hosts whose
+// answer is under way are asked once more after it.
+func (m *model) refreshNow() tea.Cmd {
+	for _, host := range m.hosts {
+		host.again = host.asking
+	}
+	return m.refresh()
+}
+
+func (m *model) ask(host *hostState) tea.Cmd {
+	host.asking, host.again = true, false
+	ctx, source, manifest := m.ctx, m.source, host.manifest
+	return func() tea.Msg {
+		records, err := source.Ask(ctx, manifest)
+		return answeredMsg{manifest, records, err}
+	}
+}
+
+// Update changes the state and says what is to be done.
+func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+	switch msg := msg.(type) {
+	case tea.WindowSizeMsg:
+		m.width, m.height = msg.Width, msg.Height
+		m.clamp()
+	case tea.BackgroundColorMsg:
+		m.theme = newTheme(msg.IsDark())
+	case tickMsg:
+		if m.paused {
+			return m, m.tick()
+		}
+		return m, tea.Batch(m.tick(), m.refresh())
+	case announcedMsg:
+		return m, m.announced(msg)
+	case answeredMsg:
+		return m, m.answered(msg)
+	case disposedMsg:
+		return m, m.disposed(msg)
+	case purgedMsg:
+		return m, m.purged(msg)
+	case tea.KeyPressMsg:
+		return m, m.pressed(msg)
+	case tea.PasteMsg:
+		return m, m.pasted(msg)
+	case tea.MouseClickMsg:
+		return m, m.clicked(msg)
+	case tea.MouseWheelMsg:
+		m.wheeled(msg)
+	}
+	return m, nil
+}
+
+func (m *model) announced(msg announcedMsg) tea.Cmd {
+	m.looking, m.looked, m.err = false, true, msg.err
+	if msg.err != nil {
+		return nil // the old rows stay, and the status line says so
+	}
+	present := make(map[control.Manifest]bool, len(msg.manifests))
+	var asks []tea.Cmd
+	for _, manifest := range msg.manifests {
+		if present[manifest] {
+			continue
+		}
+		present[manifest] = true
+		host := m.hosts[manifest]
+		if host == nil {
+			host = &hostState{manifest: manifest}
+			m.hosts[manifest] = host
+		}
+		if !host.asking {
+			asks = append(asks, m.ask(host))
+		}
+	}
+	for manifest := range m.hosts {
+		if !present[manifest] {
+			delete(m.hosts, manifest)
+			m.history.add(manifest, nil)
+		}
+	}
+	m.rebuild()
+	return tea.Batch(asks...)
+}
+
+func (m *model) answered(msg answeredMsg) tea.Cmd {
+	host := m.hosts[msg.manifest]
+	if host == nil {
+		return nil // it went meanwhile
+	}
+	if msg.err != nil && !host.failed() && host.answered {
+		m.note(toneWarn, "host "+host.manifest.SourceID+" is unavailable: "+msg.err.Error())
+	}
+	if msg.err == nil && host.failed() {
+		m.note(toneGood, "host "+host.manifest.SourceID+" answers again")
+	}
+	host.asking, host.answered, host.at, host.records, host.err = false, true, m.now(), msg.records, msg.err
+	m.rebuild()
+	m.history.add(host.manifest, m.all)
+	if host.again {
+		return m.ask(host)
+	}
+	return nil
+}
+
+func (h *hostState) failed() bool { return h.err != nil }
+
+// sortedHosts are the hosts in the order of their names.
+func (m *model) sortedHosts() []*hostState {
+	hosts := make([]*hostState, 0, len(m.hosts))
+	for _, host := range m.hosts {
+		hosts = append(hosts, host)
+	}
+	slices.SortFunc(hosts, func(a, b *hostState) int { return compareManifests(a.manifest, b.manifest) })
+	return hosts
+}
+
+// unavailable counts the hosts that did not answer well.
+func (m *model) unavailable() int {
+	n := 0
+	for _, host := range m.hosts {
+		if host.failed() {
+			n++
+		}
+	}
+	return n
+}
+
+// rebuild makes the rows anew from what hosts said, the filter and the order.
+func (m *model) rebuild() {
+	m.all = makeRows(m.sortedHosts())
+	m.arrange()
+}
+
+func (m *model) arrange() {
+	m.rows = arrange(m.all, m.query, m.order, m.now())
+	m.natural = nil
+	m.choose(follow(m.rows, m.selected, m.was, m.index))
+}
+
+// choose selects a row by its number now; what is kept is its identity.
+func (m *model) choose(index int) {
+	m.index = min(max(index, 0), len(m.rows)-1)
+	if m.index < 0 {
+		return // the identity is kept: it may come back
+	}
+	if r := &m.rows[m.index]; r.id != m.selected {
+		m.selected, m.detailScroll = r.id, 0
+	}
+	m.was = m.rows[m.index].place()
+	m.clamp()
+}
+
+// current is the selected row, nil without rows.
+func (m *model) current() *row {
+	if m.index < 0 || m.index >= len(m.rows) {
+		return nil
+	}
+	return &m.rows[m.index]
+}
+
+// clamp keeps the selection on the screen.
+func (m *model) clamp() {
+	visible := max(1, m.layout().table.h-tableFrame)
+	m.offset = min(m.offset, max(0, len(m.rows)-visible))
+	if m.index >= 0 {
+		m.offset = min(max(m.offset, m.index-visible+1), m.index)
+	}
+	m.offset = max(m.offset, 0)
+}
+
+// say puts a message into the status line.
+func (m *model) say(t tone, text string) {
+	m.notice = notice{view.Sentence(text), t, m.now().Add(noticeTime)}
+}
+
+// note puts a line into the activity log.
+func (m *model) note(t tone, text string) {
+	m.log = append(m.log, entry{m.now(), view.Sentence(text), t})
+	m.log = m.log[max(0, len(m.log)-maxLog):]
+}
+
+// tell does both.
+func (m *model) tell(t tone, text string) {
+	m.say(t, text)
+	m.note(t, text)
+}
+
+// dispose asks for the disposal of a sandbox. Precondition: the operator has
+// confirmed it.
+func (m *model) dispose(record control.Record) tea.Cmd {
+	m.disposing = true
+	m.say(toneInfo, "Disposing "+short(record.InstanceID)+"…")
+	m.note(toneInfo, "dispose "+record.LogicalName()+" "+record.InstanceID)
+	ctx, source := m.ctx, m.source
+	return func() tea.Msg {
+		result, err := source.Dispose(ctx, record.InstanceID, control.DefaultTimeout)
+		return disposedMsg{record, result, err}
+	}
+}
+
+func (m *model) disposed(msg disposedMsg) tea.Cmd {
+	m.disposing = false
+	switch {
+	case msg.err != nil:
+		m.tell(toneBad, "Disposal failed: "+msg.err.Error())
+	case msg.result.Status == control.Disposed:
+		m.tell(toneGood, msg.result.Message+" "+msg.record.LogicalName())
+	default:
+		m.tell(toneBad, msg.result.Message)
+	}
+	return m.refreshNow()
+}
+
+// purge asks for the purge of a conversation. Precondition: the operator has
+// confirmed it.
+func (m *model) purge(scope, thread string) tea.Cmd {
+	m.disposing = true
+	m.say(toneInfo, "Purging "+scope+"/"+thread+"…")
+	m.note(toneInfo, "purge "+scope+"/"+thread)
+	ctx, source := m.ctx, m.source
+	return func() tea.Msg {
+		result, failures, err := source.Purge(ctx, scope, thread, control.DefaultTimeout)
+		return purgedMsg{scope, thread, result, failures, err}
+	}
+}
+
+func (m *model) purged(msg purgedMsg) tea.Cmd {
+	m.disposing = false
+	for _, failure := range msg.failures {
+		m.note(toneWarn, failure.SourceID+": "+failure.Message)
+	}
+	switch {
+	case errors.Is(msg.err, context.Canceled):
+		m.tell(toneBad, "Purge was given up; it may still go on at hosts.")
+	case msg.err != nil:
+		m.tell(toneBad, "Purge failed: "+msg.err.Error())
+	case msg.result.Status == control.Purged:
+		m.tell(toneGood, fmt.Sprintf("%s Disposed: %d.", msg.result.Message, msg.result.Disposed))
+	default:
+		m.tell(toneBad, fmt.Sprintf("%s Disposed: %d.", msg.result.Message, msg.result.Disposed))
+	}
+	return m.refreshNow()
+}

@@ -1,0 +1,252 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+
+	tea "charm.land/bubbletea/v2"
+	"charm.land/lipgloss/v2"
+	"github.com/charmbracelet/x/ansi"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+)
+
+// View is the screen.
+func (m *model) View() tea.View {
+	v := tea.NewView(m.screen())
+	v.AltScreen = true
+	v.MouseMode = tea.MouseModeCellMotion
+	v.WindowTitle = "mst"
+	return v
+}
+
+// screen is all lines of the screen.
+func (m *model) screen() string {
+	if m.width <= 0 || m.height <= 0 {
+		return "" // no size is known yet
+	}
+	l := m.layout()
+	if l.tooSmall {
+		return m.smallNote()
+	}
+	lines := make([]string, m.height)
+	lines[0] = m.header(m.width)
+	put := func(r rect, title string, focus bool, content []string) {
+		for i, line := range m.panel(r, title, focus, content) {
+			lines[r.y+i] += line
+		}
+	}
+	if l.table.h > 0 {
+		put(l.table, m.tableTitle(), m.focus == paneTable, m.tableLines(l.table.w-frame, l.table.h-frame))
+	}
+	if l.detail.h > 0 {
+		content := m.details(l.detail.w - frame)
+		if content == nil {
+			content = []string{"", " " + m.theme.dim.Render("Nothing is selected.")}
+		}
+		from := min(m.detailScroll, max(0, len(content)-(l.detail.h-frame)))
+		title := "PHYSICAL SANDBOX"
+		if len(content) > l.detail.h-frame {
+			title += " ↑↓"
+		}
+		put(l.detail, title, m.focus == paneDetail, content[from:])
+	}
+	if l.log.h > 0 {
+		put(l.log, "ACTIVITY", m.focus == paneLog, m.logLines(l.log.w-frame, l.log.h-frame))
+	}
+	lines[l.status] = m.statusLine(m.width)
+	lines[l.footer] = m.footer(m.width)
+	screen := strings.Join(lines, "\n")
+	if m.dialog == nil {
+		return screen
+	}
+	box, at := m.dialogBox()
+	return lipgloss.NewCompositor(
+		lipgloss.NewLayer(screen),
+		lipgloss.NewLayer(strings.Join(box, "\n")).X(at.x).Y(at.y).Z(1),
+	).Render()
+}
+
+func (m *model) smallNote() string {
+	note := fmt.Sprintf("mst needs %d×%d; this is %d×%d. q quits.", minWidth, minHeight, m.width, m.height)
+	lines := wrap(note, m.width)
+	return strings.Join(lines[:min(len(lines), m.height)], "\n")
+}
+
+func (m *model) tableTitle() string {
+	title := "LIVE INSTANCES"
+	if len(m.query) > 0 {
+		title += fmt.Sprintf(" %d of %d", len(m.rows), len(m.all))
+	} else if len(m.rows) > 0 {
+		title += fmt.Sprintf(" %d", len(m.rows))
+	}
+	return title
+}
+
+// edges are the signs that a border is made of.
+type edges struct{ topLeft, topRight, bottomLeft, bottomRight, across, side string }
+
+// The pane that has the focus has a heavy border: colour is not alone.
+var (
+	lightEdges = edges{"╭", "╮", "╰", "╯", "─", "│"}
+	heavyEdges = edges{"┏", "┓", "┗", "┛", "━", "┃"}
+)
+
+// panel draws a border around content, exactly as large as the rectangle.
+func (m *model) panel(r rect, title string, focus bool, content []string) []string {
+	border, e := m.theme.border, lightEdges
+	if focus {
+		border, e = m.theme.borderFocus, heavyEdges
+	}
+	inner := r.w - frame
+	title = view.Cut(title, max(0, inner-3))
+	lines := make([]string, 0, r.h)
+	lines = append(lines, border.Render(e.topLeft+e.across+" ")+m.theme.bold.Render(title)+
+		border.Render(" "+strings.Repeat(e.across, max(0, inner-3-view.Width(title)))+e.topRight))
+	side := border.Render(e.side)
+	for i := range r.h - frame {
+		var line string
+		if i < len(content) {
+			line = content[i]
+		}
+		lines = append(lines, side+view.Pad(view.Cut(line, inner), inner)+side)
+	}
+	return append(lines, border.Render(e.bottomLeft+strings.Repeat(e.across, inner)+e.bottomRight))
+}
+
+// header names the program, every host with its health, and the time.
+func (m *model) header(width int) string {
+	title := " MST"
+	right := m.now().Format("15:04") + " "
+	if m.paused {
+		right = "PAUSED " + right
+	}
+	room := width - view.Width(title) - view.Width(right) - 2
+	if sub := " MAF sandbox signals"; room > 2*len(sub) {
+		title += sub
+		room -= len(sub)
+	}
+	line := m.theme.accent.Render(title) + "  " + m.healthChips(room-2)
+	gap := max(1, width-view.Width(line)-view.Width(right))
+	style := m.theme.dim
+	if m.paused {
+		style = m.theme.warn
+	}
+	return view.Cut(line+strings.Repeat(" ", gap)+style.Render(right), width)
+}
+
+// healthChips are the hosts in one line, those that are unavailable first: they
+// are what must be seen when there is no room for all.
+func (m *model) healthChips(width int) string {
+	hosts := m.sortedHosts()
+	var chips []string
+	used, left := 0, len(hosts)
+	for _, wanted := range []bool{true, false} {
+		for _, host := range hosts {
+			if host.failed() != wanted {
+				continue
+			}
+			sign, style := "●", m.theme.good
+			switch {
+			case host.failed():
+				sign, style = "✗", m.theme.bad
+			case !host.answered:
+				sign, style = "…", m.theme.warn
+			}
+			name := view.Cut(view.Name(host.manifest.SourceID), 24)
+			chip := fmt.Sprintf("%s %d", name, len(host.records))
+			if host.failed() {
+				chip = name + " unavailable"
+			}
+			size := view.Width(chip) + 4
+			if used+size > width-5 && left > 1 || used+size > width {
+				continue
+			}
+			used += size
+			left--
+			chips = append(chips, style.Render(sign)+" "+chip)
+		}
+	}
+	if left > 0 {
+		chips = append(chips, m.theme.dim.Render(fmt.Sprintf("+%d", left)))
+	}
+	return strings.Join(chips, "  ")
+}
+
+// statusLine is the line above the key hints: the filter while it is typed,
+// else a message, else what there is.
+func (m *model) statusLine(width int) string {
+	if m.filtering {
+		m.filter.SetWidth(max(1, width-4))
+		return " " + m.filter.View()
+	}
+	text, style := m.statusText()
+	text = view.Cut(text, width-2)
+	line := " " + style.Render(text)
+	if m.filter.Value() != "" {
+		line = view.Cut(line+m.theme.dim.Render("  /"+view.Name(m.filter.Value())), width)
+	}
+	return line
+}
+
+func (m *model) statusText() (string, lipgloss.Style) {
+	switch {
+	case m.err != nil:
+		return "Control endpoint unavailable · " + view.Sentence(m.err.Error()), m.theme.bad
+	case m.notice.text != "" && m.now().Before(m.notice.until):
+		return m.notice.text, m.theme.toneStyle(m.notice.tone)
+	case !m.looked:
+		return "Looking for hosts…", m.theme.dim
+	}
+	text := plural(len(m.all), "live instance")
+	if m.paused {
+		text += " · paused"
+	} else {
+		text += " · " + m.freshness()
+	}
+	if n := m.unavailable(); n > 0 {
+		return text + fmt.Sprintf(" · %d host(s) unavailable", n), m.theme.warn
+	}
+	return text, m.theme.text
+}
+
+// freshness says how old the oldest answer on the screen is: a host that is slow
+// keeps its old rows for as long.
+func (m *model) freshness() string {
+	now := m.now()
+	oldest := now
+	for _, host := range m.hosts {
+		if host.answered && host.at.Before(oldest) {
+			oldest = host.at
+		}
+	}
+	if passed := now.Sub(oldest); passed > 2*m.interval {
+		return "refreshed " + view.Age(passed) + " ago"
+	}
+	return "refreshed just now"
+}
+
+func (m *model) logLines(width, height int) []string {
+	if len(m.log) == 0 {
+		return []string{" " + m.theme.dim.Render("What you do, and what hosts answer, is written here.")}
+	}
+	end := len(m.log) - min(m.logScroll, max(0, len(m.log)-height))
+	var lines []string
+	for _, e := range m.log[max(0, end-height):end] {
+		text := view.Cut(e.text, max(0, width-11))
+		lines = append(lines, " "+m.theme.dim.Render(clock(e.at))+" "+m.theme.toneStyle(e.tone).Render(text))
+	}
+	return lines
+}
+
+// wrap breaks a safe text into lines: at spaces where it can, else anywhere.
+func wrap(text string, width int) []string {
+	return strings.Split(ansi.Wrap(text, max(1, width), ""), "\n")
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

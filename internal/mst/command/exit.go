@@ -1,0 +1,171 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
+)
+
+// The exit statuses. They are those of the Python program, and 128 plus a
+// signal's number for what a signal ended.
+const (
+	// ExitFailed: a host could not be asked, or something was not done wholly.
+	ExitFailed = 1
+	// ExitUsage: the command line makes no sense, or a confirmation is missing.
+	ExitUsage = 2
+	// ExitAbsent: no host has the sandbox, and all hosts were asked.
+	ExitAbsent = 3
+	// ExitDeclined: the operator said no.
+	ExitDeclined = 4
+	// ExitPipe: nobody reads what is written.
+	ExitPipe = 128 + int(syscall.SIGPIPE)
+)
+
+// UsageError is a command line that makes no sense.
+type UsageError struct{ Err error }
+
+// Error gives what is wrong, naming the flag or argument.
+func (e *UsageError) Error() string { return e.Err.Error() }
+
+// Unwrap gives the error inside.
+func (e *UsageError) Unwrap() error { return e.Err }
+
+func usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// statusError ends the program with a status; all there is to say was said.
+type statusError int
+
+func (e statusError) Error() string { return fmt.Sprintf("exit status %d", int(e)) }
+
+// absentError says, in a sentence of the protocol, that a sandbox was not found,
+// or not for certain.
+type absentError struct {
+	sentence string
+	status   int
+}
+
+func (e *absentError) Error() string { return e.sentence }
+
+// SignalError says which signal ended a command.
+type SignalError struct{ Signal os.Signal }
+
+// Error names the signal.
+func (e *SignalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
+
+var errUnconfirmed = errors.New("confirmation required; pass --yes")
+
+// exits is the one table from error class to exit status; the first row that
+// matches counts. A silent class has said, or has, nothing to say.
+var exits = []struct {
+	match  func(error) bool
+	status func(error) int
+	silent bool
+}{
+	{is[statusError], func(err error) int { return int(as[statusError](err)) }, true},
+	{is[*UsageError], fixed(ExitUsage), false},
+	{same(errUnconfirmed), fixed(ExitUsage), false},
+	{is[*absentError], func(err error) int { return as[*absentError](err).status }, false},
+	{same(streams.ErrPipe), fixed(ExitPipe), true},
+	{is[*SignalError], func(err error) int { return signalStatus(as[*SignalError](err).Signal) }, true},
+	{func(error) bool { return true }, fixed(ExitFailed), false},
+}
+
+// ExitStatus gives the exit status for what a command returned.
+func ExitStatus(err error) int {
+	status, _ := classify(err)
+	return status
+}
+
+// Message gives the lines to show for err, empty if there is nothing to say.
+func Message(err error) string {
+	if _, silent := classify(err); silent {
+		return ""
+	}
+	return Program + ": " + view.Sentence(err.Error()) + "\n" + hint(err)
+}
+
+// hint is a second line that says what to do, where that is not plain.
+func hint(err error) string {
+	if errors.Is(err, control.ErrUnsafeDirectory) {
+		return "Nobody but you may have access to this folder, and a link is not followed: 'chmod 700' and 'chown' mend a folder of your own; " +
+			"MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
+	}
+	return ""
+}
+
+func classify(err error) (status int, silent bool) {
+	if err == nil {
+		return 0, true
+	}
+	for _, row := range exits {
+		if row.match(err) {
+			return row.status(err), row.silent
+		}
+	}
+	return ExitFailed, false
+}
+
+func is[T error](err error) bool {
+	var t T
+	return errors.As(err, &t)
+}
+
+func as[T error](err error) T {
+	var t T
+	errors.As(err, &t)
+	return t
+}
+
+func same(target error) func(error) bool {
+	return func(err error) bool { return errors.Is(err, target) }
+}
+
+func fixed(status int) func(error) int { return func(error) int { return status } }
+
+func signalStatus(s os.Signal) int {
+	if n, ok := s.(syscall.Signal); ok {
+		return 128 + int(n)
+	}
+	return 128 + int(syscall.SIGINT)
+}
+
+// withSignals runs work under a context that the signals that ask a program to
+// stop end. If one came, its error is a [*SignalError].
+func withSignals(ctx context.Context, work func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	signals := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP} {
+		// Who started the program with one ignored, as nohup does, meant it.
+		if !signal.Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	defer signal.Stop(signals)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case s := <-signals:
+			cancel(&SignalError{s})
+			// The next one is not waited for: it ends the process.
+			signal.Stop(signals)
+		case <-ctx.Done():
+		}
+	}()
+	err := work(ctx)
+	ended := context.Cause(ctx)
+	cancel(nil)
+	<-watched
+	if is[*SignalError](ended) {
+		return ended
+	}
+	return err
+}

@@ -1,0 +1,178 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+)
+
+// layout are the flags for how a table of sandboxes looks.
+type layout struct {
+	output    output
+	columns   string
+	sort      string
+	noHeaders bool
+
+	chosen []view.Column
+	order  *view.Order
+}
+
+func (l *layout) add(cmd *cobra.Command) {
+	l.output.add(cmd, "table", "wide", "json", "jsonl")
+	cmd.Flags().StringVar(&l.columns, "columns", "", "the columns of the table, separated by `commas`: "+strings.Join(view.ColumnNames(), ", "))
+	cmd.Flags().StringVar(&l.sort, "sort", "", "sort by this `column`; -column turns the order round")
+	cmd.Flags().BoolVar(&l.noHeaders, "no-headers", false, "leave the titles of the table out")
+	completeWords(cmd, "columns", view.ColumnNames())
+	completeWords(cmd, "sort", view.ColumnNames())
+}
+
+// check reads the flags; the format decides which columns a table has that
+// names none.
+func (l *layout) check(json bool) (format, error) {
+	how, err := l.output.format(json)
+	if err != nil {
+		return 0, err
+	}
+	l.chosen = view.DefaultColumns(how == formatWide)
+	if l.columns != "" {
+		if how.isJSON() {
+			return 0, usagef("--columns is for tables: JSON has all properties")
+		}
+		if l.chosen, err = view.ParseColumns(l.columns); err != nil {
+			return 0, usagef("--columns: %w", err)
+		}
+	}
+	if l.sort != "" {
+		order, err := view.ParseOrder(l.sort)
+		if err != nil {
+			return 0, usagef("--sort: %w", err)
+		}
+		l.order = &order
+	}
+	return how, nil
+}
+
+// choose gives the records that are selected, in the wanted order.
+func (l *layout) choose(records []control.Record, selection view.Selection, now time.Time) []control.Record {
+	chosen := make([]control.Record, 0, len(records))
+	for i := range records {
+		if selection.Keeps(&records[i], now) {
+			chosen = append(chosen, records[i])
+		}
+	}
+	if l.order != nil {
+		l.order.Sort(chosen)
+	}
+	return chosen
+}
+
+func (l *layout) table(records []control.Record, now time.Time, style func(column int) func(int, string) string) string {
+	if len(records) == 0 {
+		return "No sandboxes.\n"
+	}
+	titles := make([]string, len(l.chosen))
+	state := -1
+	for i, c := range l.chosen {
+		titles[i] = c.Title
+		if c.Name == "state" {
+			state = i
+		}
+	}
+	rows := make([][]string, len(records))
+	for i := range records {
+		rows[i] = make([]string, len(l.chosen))
+		for j, c := range l.chosen {
+			rows[i][j] = c.Cell(&records[i], now)
+		}
+	}
+	return view.Table(titles, rows, !l.noHeaders, style(state))
+}
+
+type listOptions struct {
+	*Factory
+	connection *connection
+	selection  selection
+	layout     layout
+}
+
+func newListCmd(f *Factory, c *connection) *cobra.Command {
+	o := &listOptions{Factory: f, connection: c}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the sandboxes of all hosts",
+		Long: `List the sandboxes of all hosts on this machine.
+
+Hosts that do not answer are warned about on standard error. The sandboxes of
+the others are listed all the same, and the exit status is 1.`,
+		Example: `  mst list
+  mst list --state failed -o wide
+  mst list --older-than 10m --sort signal
+  mst list --columns instance --no-headers --thread incident-184
+  mst list --json | jq '.[].instance_id'`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			how, err := o.layout.check(c.json)
+			if err != nil {
+				return err
+			}
+			selection := o.selection.selection(cmd.Flags())
+			return f.withHosts(cmd, c, func(ctx context.Context, hosts *fleet.Fleet) error { return o.run(ctx, hosts, selection, how) })
+		},
+	}
+	c.add(cmd.Flags())
+	o.selection.add(cmd)
+	o.layout.add(cmd)
+	return cmd
+}
+
+func (o *listOptions) run(ctx context.Context, hosts *fleet.Fleet, selection view.Selection, how format) error {
+	inventory, err := hosts.Inventory(ctx)
+	if err != nil {
+		return err
+	}
+	o.warn(inventory.Failures)
+	now := o.Now()
+	records := o.layout.choose(inventory.Records, selection, now)
+	if how.isJSON() {
+		err = o.writeRecords(how, records)
+	} else {
+		err = o.Streams.WriteOut([]byte(o.layout.table(records, now, o.styleStates)))
+	}
+	if err != nil {
+		return err
+	}
+	return incomplete(inventory.Failures)
+}
+
+// writeRecords writes records as one array, or as one line each.
+func (f *Factory) writeRecords(how format, records []control.Record) error {
+	all := make([][]byte, len(records))
+	for i, r := range records {
+		encoded, err := r.MarshalJSON()
+		if err != nil {
+			return fmt.Errorf("encode: %w", err)
+		}
+		all[i] = encoded
+	}
+	return f.writeEach(how, all)
+}
+
+// writeEach writes values as one array, or as one line each.
+func (f *Factory) writeEach(how format, values [][]byte) error {
+	if how == formatJSON {
+		return f.writeJSON(how, array(values))
+	}
+	for _, value := range values {
+		if err := f.writeJSON(how, value); err != nil {
+			return err
+		}
+	}
+	return nil
+}

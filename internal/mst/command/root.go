@@ -1,0 +1,163 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
+)
+
+// Main runs the program with the process's arguments and returns its exit
+// status.
+func Main(f *Factory) int {
+	// A write to a closed pipe is to be an error that ends the program in
+	// good order, not a signal that ends it at once.
+	signal.Ignore(syscall.SIGPIPE)
+	return Run(context.Background(), f, os.Args[1:])
+}
+
+// Run runs the command line args and returns the exit status.
+func Run(ctx context.Context, f *Factory, args []string) int {
+	cmd, err := execute(ctx, f, args)
+	if msg := Message(err); msg != "" {
+		if is[*UsageError](err) {
+			msg += fmt.Sprintf("Try '%s --help'.\n", cmd.CommandPath())
+		}
+		_, _ = fmt.Fprint(f.Streams.Err, msg) // if this fails there is nowhere left to say so
+	}
+	return ExitStatus(err)
+}
+
+// execute runs the command line. An option that is unknown and the beginning of
+// exactly one other is taken for that one: the Python program did so. Each
+// time round, one more option is whole, so there is an end.
+func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, error) {
+	for {
+		started := false
+		root := NewCmd(f)
+		root.PersistentPreRunE = func(*cobra.Command, []string) error {
+			started = true
+			if root.Flags().Changed("help") { // before a command
+				help(f.Streams, root)
+				return statusError(0)
+			}
+			return nil
+		}
+		root.SetArgs(args)
+		cmd, err := root.ExecuteContextC(ctx)
+		var unknown *pflag.NotExistError
+		if !started && errors.As(err, &unknown) {
+			if whole, ok := complete(cmd, args, unknown.GetSpecifiedName()); ok {
+				args = whole
+				continue
+			}
+		}
+		if err != nil && !started && !is[*UsageError](err) {
+			err = &UsageError{err}
+		}
+		return cmd, err
+	}
+}
+
+// complete gives the arguments with the beginning of an option's name made
+// whole.
+func complete(cmd *cobra.Command, args []string, beginning string) ([]string, bool) {
+	if len(beginning) < 2 {
+		return nil, false // a letter is an option of its own kind
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(flag *pflag.Flag) {
+		if strings.HasPrefix(flag.Name, beginning) {
+			names = append(names, flag.Name)
+		}
+	})
+	if len(names) != 1 {
+		return nil, false
+	}
+	whole := slices.Clone(args)
+	for i, arg := range whole {
+		if arg == "--" {
+			break
+		}
+		if name, value, valued := strings.Cut(arg, "="); name == "--"+beginning {
+			whole[i] = "--" + names[0]
+			if valued {
+				whole[i] += "=" + value
+			}
+			return whole, true
+		}
+	}
+	return nil, false
+}
+
+// NewCmd makes the whole command tree.
+func NewCmd(f *Factory) *cobra.Command {
+	c := &connection{source: fleet.DefaultSource}
+	cmd := &cobra.Command{
+		Use:   Program,
+		Short: "See and dispose of the sandboxes of this machine's MAF hosts",
+		Long: `See and dispose of the sandboxes of the MAF hosts on this machine.
+
+Without a command it opens the console; with --json alone it lists. Hosts are
+those that let themselves be controlled: they announce themselves in a folder
+that only you can read. mst asks them, and never touches a sandbox itself.
+
+The exit status is 0 when all went well, 1 when a host could not be asked or
+something was not done wholly, 2 for a wrong command line or a missing --yes, 3
+when a sandbox is not there, 4 when you declined, and 130 after Ctrl-C.`,
+		Example: `  mst                                  the console
+  mst --demo                           the console over three sandboxes that do not exist
+  mst list --state failed
+  mst delete INSTANCE_ID
+  mst purge-thread --scope SCOPE --thread ID`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("unknown command %q", args[0])
+			}
+			return nil
+		},
+		RunE:             func(cmd *cobra.Command, _ []string) error { return f.bare(cmd, c) },
+		SilenceErrors:    true,
+		SilenceUsage:     true,
+		TraverseChildren: true, // options may stand before the command
+	}
+	cmd.SetIn(f.Streams.In)
+	cmd.SetOut(f.Streams.Out)
+	cmd.SetErr(f.Streams.Err)
+	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { help(f.Streams, c) })
+	cmd.SetHelpCommand(newHelpCmd())
+	cmd.InitDefaultHelpFlag()
+	c.add(cmd.Flags())
+	list := newListCmd(f, c)
+	cmd.AddCommand(
+		list, newHostsCmd(f, c), newShowCmd(f, c), newWatchCmd(f, c), newDeleteCmd(f, c), newPurgeCmd(f, c),
+		newVersionCmd(f, c), newUpdateCmd(f, c), newManCmd(f),
+	)
+	return cmd
+}
+
+// bare is mst without a command.
+func (f *Factory) bare(cmd *cobra.Command, c *connection) error {
+	if c.json {
+		o := &listOptions{Factory: f, connection: c}
+		how, err := o.layout.check(true)
+		if err != nil {
+			return err
+		}
+		selection := o.selection.selection(cmd.Flags())
+		return f.withHosts(cmd, c, func(ctx context.Context, hosts *fleet.Fleet) error { return o.run(ctx, hosts, selection, how) })
+	}
+	if f.Console == nil || !f.Streams.InTTY || !f.Streams.OutTTY || f.Terminal == "dumb" {
+		return usagef("the console needs a terminal that can place text; 'mst list' and 'mst watch' work anywhere")
+	}
+	return f.withHosts(cmd, c, f.Console)
+}

@@ -1,0 +1,139 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+)
+
+// completionTime bounds what a shell waits for ids.
+const completionTime = 2 * time.Second
+
+// withHosts opens the fleet that the flags name for as long as work takes, and
+// until a signal ends it.
+func (f *Factory) withHosts(cmd *cobra.Command, c *connection, work func(context.Context, *fleet.Fleet) error) error {
+	if err := c.check(); err != nil {
+		return err
+	}
+	return withSignals(cmd.Context(), func(ctx context.Context) error {
+		hosts, err := f.open(c)
+		if err != nil {
+			return err
+		}
+		return errors.Join(work(ctx, hosts), hosts.Close())
+	})
+}
+
+func (f *Factory) open(c *connection) (*fleet.Fleet, error) {
+	return fleet.Open(fleet.Config{Demo: c.demo, Endpoint: c.endpoint, Source: c.source, Directory: f.Directory})
+}
+
+func (c *connection) check() error {
+	if c.demo && c.endpoint != "" {
+		return usagef("--demo and --endpoint are mutually exclusive")
+	}
+	return nil
+}
+
+// warn writes one line for each failure.
+func (f *Factory) warn(failures []*control.HostError) {
+	for _, failure := range failures {
+		f.warnf("%s", describe(failure))
+	}
+}
+
+func (f *Factory) warnf(format string, args ...any) {
+	// If this fails there is nowhere left to say so.
+	_, _ = fmt.Fprintf(f.Streams.Err, "%s: warning: %s\n", Program, view.Sentence(fmt.Sprintf(format, args...)))
+}
+
+// describe is a failure with its host's name.
+func describe(failure *control.HostError) string { return failure.SourceID + ": " + failure.Message }
+
+// incomplete is the error of an answer that was given without some hosts.
+func incomplete(failures []*control.HostError) error {
+	if len(failures) > 0 {
+		return statusError(ExitFailed)
+	}
+	return nil
+}
+
+// The sentences for a sandbox that is not there. The protocol's own begins with
+// "The"; those of the command line do not.
+const (
+	sayAbsent      = "Sandbox is already gone or its generation changed."
+	sayUnavailable = "Sandbox was not found, but one or more hosts were unavailable."
+)
+
+// locate finds one sandbox for show and delete. An absence is said and
+// returned as an error; hosts that fail are warned about.
+func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID string, how format) (fleet.Found, error) {
+	found, err := hosts.Locate(ctx, instanceID)
+	if err != nil {
+		return found, err
+	}
+	f.warn(found.Failures)
+	if found.Record != nil {
+		return found, nil
+	}
+	if found.Hosts == 0 {
+		f.warnf("no opted-in MAF hosts were discovered")
+	}
+	word, absent := "not_found", &absentError{sayAbsent, ExitAbsent}
+	if found.Hosts == 0 || len(found.Failures) > 0 {
+		word, absent = "unavailable", &absentError{sayUnavailable, ExitFailed}
+	}
+	if !how.isJSON() {
+		return found, absent
+	}
+	var o object
+	o.text("status", word)
+	o.text("instance_id", instanceID)
+	o.text("message", absent.sentence)
+	if err := f.writeJSON(how, o.bytes()); err != nil {
+		return found, err
+	}
+	return found, statusError(absent.status)
+}
+
+// completeIDs has shells complete the ids of sandboxes.
+func (f *Factory) completeIDs(c *connection) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if len(args) > 0 || c.check() != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		hosts, err := f.open(c)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		defer func() { _ = hosts.Close() }()
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+		defer cancel()
+		inventory, err := hosts.Inventory(ctx)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var ids []cobra.Completion
+		for _, r := range inventory.Records {
+			// What would have to be quoted is not offered.
+			if r.InstanceID == view.Name(r.InstanceID) {
+				ids = append(ids, cobra.CompletionWithDesc(r.InstanceID, view.Name(r.LogicalName())))
+			}
+		}
+		return ids, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// add gives a command the flags that say which hosts to ask.
+func (c *connection) add(flags *pflag.FlagSet) {
+	c.hosts(flags)
+	c.output(flags)
+}
