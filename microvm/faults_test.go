@@ -137,7 +137,7 @@ func TestALateAnswerIsNeverTakenForTheNextCalls(t *testing.T) {
 }
 
 func TestOverrunsCostTheSandboxUnderTheOriginalsRule(t *testing.T) {
-	for _, kind := range []string{"timeout", "canceled", "output_limit"} {
+	for _, kind := range []string{"timeout", "output_limit"} {
 		for rule, usable := range map[Overrun]bool{OverrunInterrupt: true, OverrunRetire: false} {
 			s := &fakeSystem{serve: answers(func(w *fakeWorker, f wire.Frame) { w.send(wire.KindDone, f.Call, wire.Done{Kind: kind, Usable: true}) })}
 			b := fakeBackend(t, s, Config{Overrun: rule})

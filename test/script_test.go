@@ -6,8 +6,10 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
+	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -28,6 +30,9 @@ func TestMain(m *testing.M) {
 }
 
 func TestScripts(t *testing.T) {
+	// Programs are to hear of a hang-up although this one may have been started by
+	// nohup: a signal that is handled has its ordinary effect in children.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	examples, err := filepath.Abs("../examples")
 	if err != nil {
 		t.Fatal(err)

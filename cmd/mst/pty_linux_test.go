@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ const termEnv = "MST_TEST_TERM"
 func TestMain(m *testing.M) {
 	switch os.Getenv(playEnv) {
 	case "":
+		heedHangups()
 		os.Exit(m.Run())
 	case "panic":
 		f := command.New()
@@ -329,3 +331,8 @@ func TestNoColorMeansNoColour(t *testing.T) {
 		}
 	}
 }
+
+// heedHangups lets the programs that the tests start hear of a hang-up, although
+// this one may have been started by nohup: a signal that is handled has its
+// ordinary effect in children, one that is ignored has none there either.
+func heedHangups() { signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) }
