@@ -91,7 +91,11 @@ func TestAnIdleWorkerThatIsKilledIsReplaced(t *testing.T) {
 	s := get(t, b, key())
 	ask(t, s)
 	eventually(t, "the pool is full", func() bool { return len(workers(t)) == 3 })
-	signalAll(workers(t), unix.SIGKILL) // the sandbox's and the spare ones
+	killed := workers(t) // the sandbox's and the spare ones
+	signalAll(killed, unix.SIGKILL)
+	for _, pid := range killed { // until then one may be given out that is dying
+		eventually(t, "a killed worker is gone", func() bool { return stateOf(pid) == "" })
+	}
 	eventually(t, "the sandbox is known to be lost", func() bool { return !s.alive() })
 	again := get(t, b, key())
 	ask(t, again)

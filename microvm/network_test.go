@@ -134,7 +134,7 @@ func TestEgressThatCannotBeEnforcedIsRefused(t *testing.T) {
 func TestAWorkerThatAsksTooMuchIsStopped(t *testing.T) {
 	for name, reply := range map[string]func(w *fakeWorker, f wire.Frame){
 		"too many at once": func(w *fakeWorker, f wire.Frame) {
-			for id := range uint32(wire.MaxAsks + 1) {
+			for id := range uint32(wire.MaxAsks + 2) {
 				w.send(wire.KindAsk, f.Call, wire.Ask{ID: id, Name: "http", Payload: []byte("x")})
 			}
 		},
