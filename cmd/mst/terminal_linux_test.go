@@ -25,7 +25,9 @@ type terminal struct {
 	side *os.File // the program's side, to look at its modes at the end
 	cmd  *exec.Cmd
 	emu  *vt.SafeEmulator
-	done chan error
+	// drawing guards the screen, which the emulator's own lock does not.
+	drawing sync.Mutex
+	done    chan error
 
 	mu   sync.Mutex
 	raw  strings.Builder // guarded by mu
@@ -68,7 +70,9 @@ func play(t *testing.T, width, height int, env string, args ...string) *terminal
 			c.mu.Lock()
 			c.raw.Write(b[:n])
 			c.mu.Unlock()
+			c.drawing.Lock()
 			_, _ = c.emu.Write(b[:n])
+			c.drawing.Unlock()
 			select {
 			case c.more <- struct{}{}:
 			default:
@@ -83,7 +87,10 @@ func play(t *testing.T, width, height int, env string, args ...string) *terminal
 	go func() { c.done <- c.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill() // most often over already
-		_ = c.emu.Close()
+		// Not the emulator's Close, which races with its Read.
+		if pipe, ok := c.emu.InputPipe().(io.Closer); ok {
+			_ = pipe.Close()
+		}
 		_ = side.Close()
 		_ = tty.Close()
 	})
@@ -93,11 +100,19 @@ func play(t *testing.T, width, height int, env string, args ...string) *terminal
 func (c *terminal) resize(width, height int) {
 	c.t.Helper()
 	if width > 0 && height > 0 {
+		c.drawing.Lock()
 		c.emu.Resize(width, height)
+		c.drawing.Unlock()
 	}
 	if err := unix.IoctlSetWinsize(c.fd, unix.TIOCSWINSZ, &unix.Winsize{Col: uint16(width), Row: uint16(height)}); err != nil {
 		c.t.Fatal(err)
 	}
+}
+
+func (c *terminal) screen() string {
+	c.drawing.Lock()
+	defer c.drawing.Unlock()
+	return c.emu.String()
 }
 
 func (c *terminal) output() string {
@@ -115,19 +130,19 @@ func (c *terminal) until(what string, is func() bool) {
 		case <-c.more:
 		case <-time.After(50 * time.Millisecond): // a child's state changes without output
 		case <-limit:
-			c.t.Fatalf("%s does not happen; the screen is\n%s", what, c.emu.String())
+			c.t.Fatalf("%s does not happen; the screen is\n%s", what, c.screen())
 		}
 	}
 }
 
 func (c *terminal) sees(text string) {
 	c.t.Helper()
-	c.until("seeing "+text, func() bool { return strings.Contains(c.emu.String(), text) })
+	c.until("seeing "+text, func() bool { return strings.Contains(c.screen(), text) })
 }
 
 func (c *terminal) seesNot(text string) {
 	c.t.Helper()
-	c.until("not seeing "+text, func() bool { return !strings.Contains(c.emu.String(), text) })
+	c.until("not seeing "+text, func() bool { return !strings.Contains(c.screen(), text) })
 }
 
 func (c *terminal) types(keys string) {
@@ -154,7 +169,7 @@ func (c *terminal) ends() int {
 			c.t.Fatal(err)
 		}
 	case <-time.After(patience):
-		c.t.Fatalf("the program does not end; the screen is\n%s", c.emu.String())
+		c.t.Fatalf("the program does not end; the screen is\n%s", c.screen())
 	}
 	return -1
 }
