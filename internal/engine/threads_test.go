@@ -135,8 +135,7 @@ func TestADeadlockEndsTheRunAtOnceAndSaysSo(t *testing.T) {
 
 func TestAnInterruptEndsAProgramWithThreads(t *testing.T) {
 	tm := template(t, nil)
-	vm := machine(t, tm)
-	res, err := runUntilBegun(vm, `
+	const code = `
 import threading, time
 stop = False
 def spin():
@@ -147,12 +146,25 @@ ts = [threading.Thread(target=f) for f in (spin, idle, idle)]
 for t in ts: t.start()
 # Not in join: CPython 3.11 takes a thread whose join is interrupted for stopped.
 print('begun', flush=True)
-threading.Event().wait(3600)`)
-	var e *engine.Error
-	if !errors.Is(err, engine.ErrCanceled) || !errors.As(err, &e) || !e.Usable {
-		t.Fatalf("%v; stderr %q", err, res.Stderr)
+threading.Event().wait(3600)`
+	// CPython's main thread may not win the interpreter lock in time against one
+	// that computes, on a machine that is busy. Then the machine is stopped, which
+	// is no fault; but it must not be the rule.
+	for n := 1; ; n++ {
+		vm := machine(t, tm)
+		res, err := runUntilBegun(vm, code)
+		var e *engine.Error
+		if !errors.Is(err, engine.ErrCanceled) || !errors.As(err, &e) {
+			t.Fatalf("%v; stderr %q", err, res.Stderr)
+		}
+		if e.Usable {
+			output(t, vm, "stop = True\nfor t in ts: t.join()\nprint(threading.active_count())", "1\n")
+			return
+		}
+		if n == 3 {
+			t.Fatalf("not one of %d obeyed: %v; stderr %q", n, err, res.Stderr)
+		}
 	}
-	output(t, vm, "stop = True\nfor t in ts: t.join()\nprint(threading.active_count())", "1\n")
 }
 
 func TestThreadsStandStillBetweenRunsAndAreGoneAfterAReset(t *testing.T) {
