@@ -136,8 +136,15 @@ func (w *Worker) Ended() bool {
 		return true
 	default:
 	}
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(w.pidfd.Fd()), Events: unix.POLLIN}}, 0)
-	return err == nil && n > 0
+	raw, err := w.pidfd.SyscallConn() // which knows of a Close meanwhile
+	if err != nil {
+		return true
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) {
+		n, _ = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 0) // a failure is no end
+	})
+	return err != nil || n > 0
 }
 
 // end notes why the process has ended; the first reason counts.
