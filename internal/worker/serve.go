@@ -8,6 +8,7 @@ import (
 	"io"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
@@ -234,10 +235,23 @@ func (s *server) start(ctx context.Context, c Config) (Machine, error) {
 // sample is what nearly every program does.
 const sample = "def f(x):\n    return x + 1\nprint(f(41), [1, 2.5], {'a': 'b'})\n"
 
-// warm makes the machine touch what every program needs.
+// warm makes machine and worker touch what every program needs: the second run
+// takes the way of a call, to nobody.
 func warm(ctx context.Context, m Machine) error {
 	if _, err := m.Run(ctx, engine.Request{Code: []byte(sample)}); err != nil {
 		return fmt.Errorf("warm-up: %w", err)
+	}
+	b, err := wire.Encode(wire.Run{Code: []byte(sample), Timeout: time.Minute})
+	if err != nil {
+		return err
+	}
+	k := &call{kind: wire.KindRun, ctx: ctx, cancel: func() {}}
+	if err := wire.Decode(b, &k.run); err != nil {
+		return err
+	}
+	nobody := &server{w: wire.NewWriter(io.Discard), asks: newAsks()}
+	if err := nobody.answer(m, k); err != nil {
+		return err
 	}
 	if err := m.Reset(ctx); err != nil {
 		return fmt.Errorf("warm-up: %w", err)

@@ -379,7 +379,7 @@ func TestAWorkerIsSealedAndThenWarmBeforeItIsReady(t *testing.T) {
 	if r := c.start(wire.Start{Warm: true}); r.Generation != "g1" {
 		t.Errorf("ready: %+v", r)
 	}
-	if before, ran := <-sealed, c.m.programs(); before != 0 || len(ran) != 1 || len(sealed) != 0 {
+	if before, ran := <-sealed, c.m.programs(); before != 0 || len(ran) != 2 || len(sealed) != 0 {
 		t.Errorf("ran %q, %d before the seal, %d more seals", ran, before, len(sealed))
 	}
 }
