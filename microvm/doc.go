@@ -14,9 +14,12 @@
 // namespace share its sandboxes, as the protocol wants: a purge reaches them all.
 //
 // Supervisor and workers are your own program, executed again: importing this
-// package is what makes it able to be one. That happens before your main
-// function, while the package is initialised, so whatever your program does in
-// init functions of packages that this one does not import is not done in them.
+// package is what makes it able to be one. That happens while this package is
+// initialised, before your main function, and after the init functions of its
+// imports and of whatever else Go initialises earlier. Files that those open are
+// taken away from helpers; what they read into memory is there. A host whose
+// init functions read secrets names a small program of its own as
+// Config.WorkerPath.
 //
 // A sandbox whose spec lists hosts can reach them by HTTP: its program asks, the
 // question comes over the socket, and this process (package egress inside)

@@ -118,6 +118,9 @@ var attempts = []attempt{
 		}
 		return call(unix.SYS_EXECVEAT, uintptr(fd), at(""), 0, 0, unix.AT_EMPTY_PATH)()
 	}},
+	{name: "map shared memory, which no limit counts", control: true, try: mapping(unix.MAP_SHARED)},
+	{name: "map a stack that grows, which no limit counts", control: true, try: mapping(unix.MAP_PRIVATE | unix.MAP_GROWSDOWN)},
+	{name: "have equal pages of sandboxes merged", try: call(unix.SYS_MADVISE, 0, 4096, unix.MADV_MERGEABLE)},
 	{name: "make a file in memory", control: true, try: func() error { _, err := unix.MemfdCreate("x", 0); return err }},
 	{name: "trace its parent", control: true, root: true, landlock: true, second: unix.EPERM, try: func() error {
 		err := unix.PtraceSeize(unix.Getppid())
@@ -282,6 +285,17 @@ func fork(nr, flags uintptr) func() error {
 			}
 		}
 		_, err := unix.Wait4(int(pid), nil, 0, nil)
+		return err
+	}
+}
+
+// mapping maps a page of anonymous memory.
+func mapping(flags int) func() error {
+	return func() error {
+		b, err := unix.Mmap(-1, 0, 4096, unix.PROT_READ|unix.PROT_WRITE, flags|unix.MAP_ANON)
+		if err == nil {
+			err = unix.Munmap(b)
+		}
 		return err
 	}
 }
