@@ -36,6 +36,11 @@ const (
 	maxHeader = 32 << 10
 	// readTimeout bounds how long a request may take to arrive.
 	readTimeout = 30 * time.Second
+	// writeTimeout bounds how long a client may take for a part of an answer.
+	writeTimeout = 30 * time.Second
+	// placeTimeout bounds how long a new session waits for others to have begun or
+	// ended.
+	placeTimeout = 2 * time.Second
 	// keepAlive bounds how long a connection may be silent between requests.
 	keepAlive = 2 * time.Minute
 	// shutdownTimeout bounds how long answers on their way may take when the
@@ -96,13 +101,12 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, h HTTP) error {
 	case <-ctx.Done():
 		err = context.Cause(ctx)
 	}
-	// Streams stay open as long as their sessions.
-	s.Close()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
-	if server.Shutdown(ending) != nil {
-		_ = server.Close() // whoever is left does not read its answer
-	}
+	// Sessions wait for their answers; whoever is left then does not read its own.
+	defer context.AfterFunc(ending, func() { _ = server.Close() })()
+	s.Close() // streams stay open as long as their sessions
+	_ = server.Shutdown(ending)
 	if ended := <-served; ended != nil && !errors.Is(ended, http.ErrServerClosed) {
 		err = errors.Join(err, ended)
 	}
@@ -112,7 +116,7 @@ func (s *Server) ServeHTTP(ctx context.Context, l net.Listener, h HTTP) error {
 // Handler serves the protocol's streamable HTTP at Path.
 func (s *Server) Handler(h HTTP) http.Handler {
 	g := &gate{
-		server: s, http: h, token: sha256.Sum256([]byte(h.Token)),
+		server: s, http: h, token: sha256.Sum256([]byte(h.Token)), released: make(chan struct{}),
 		next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
 			Logger: s.config.Logger, SessionTimeout: cmp.Or(h.Idle, DefaultIdle), MaxRequestBodyBytes: MaxMessage,
 			DisableLocalhostProtection: true, // the gate's own knows of tokens
@@ -120,7 +124,38 @@ func (s *Server) Handler(h HTTP) http.Handler {
 	}
 	mux := http.NewServeMux()
 	mux.Handle(Path, g)
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		p := paced{w, http.NewResponseController(w)}
+		p.extend()
+		defer p.extend() // for what net/http has left to write
+		mux.ServeHTTP(p, r)
+	})
+}
+
+// paced gives a client a while to take each part of its answer. The server's own
+// deadline is for whole answers, and would end the streams; without one, a client
+// that does not read would keep its request, and whoever waits for it, for ever.
+type paced struct {
+	http.ResponseWriter
+	connection *http.ResponseController
+}
+
+func (p paced) extend() {
+	_ = p.connection.SetWriteDeadline(time.Now().Add(writeTimeout)) // a test's recorder has none
+}
+
+// Unwrap lets http.ResponseController through.
+func (p paced) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p paced) Write(b []byte) (int, error) {
+	p.extend()
+	return p.ResponseWriter.Write(b)
+}
+
+// FlushError is Flush of http.ResponseController.
+func (p paced) FlushError() error {
+	p.extend()
+	return p.connection.Flush()
 }
 
 // gate lets requests in.
@@ -129,9 +164,10 @@ type gate struct {
 	http   HTTP
 	token  [sha256.Size]byte
 	next   http.Handler
-	// begin has one request at a time that may begin a session, so that the
-	// sessions can be counted.
-	begin sync.Mutex
+	mu     sync.Mutex
+	// beginning counts requests that may begin a session and are not over.
+	beginning int
+	released  chan struct{} // closed when it has become less
 }
 
 // refusal is an answer of the gate's own.
@@ -140,22 +176,27 @@ type refusal struct {
 	text   string
 }
 
-func (r *refusal) Error() string { return r.text }
-
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var body []byte
-	err := g.refuse(r)
+	err := g.serve(w, r)
 	if err == nil {
-		body, err = receive(w, r)
-	}
-	var no *refusal
-	if errors.As(err, &no) {
-		g.server.config.Logger.Warn("a request was refused", "status", no.status, "reason", no.text, "remote", r.RemoteAddr)
-		if no.status == http.StatusUnauthorized {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-		}
-		http.Error(w, no.text, no.status)
 		return
+	}
+	g.server.config.Logger.Warn("a request was refused", "status", err.status, "reason", err.text, "remote", r.RemoteAddr)
+	if err.status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	// Or net/http would wait for the rest of the body before it answers.
+	w.Header().Set("Connection", "close")
+	http.Error(w, err.text, err.status)
+}
+
+func (g *gate) serve(w http.ResponseWriter, r *http.Request) *refusal {
+	if err := g.refuse(r); err != nil {
+		return err
+	}
+	body, err := receive(w, r)
+	if err != nil {
+		return err
 	}
 	switch {
 	case g.share(w, r) && r.Method == http.MethodOptions:
@@ -163,14 +204,15 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodDelete:
 		g.delete(w, r)
 	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":
-		g.start(w, r, body)
+		return g.start(w, r, body)
 	default:
 		g.next.ServeHTTP(w, r)
 	}
+	return nil
 }
 
 // refuse says why a request is not served, before its body is looked at.
-func (g *gate) refuse(r *http.Request) error {
+func (g *gate) refuse(r *http.Request) *refusal {
 	host := r.Host
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
@@ -236,7 +278,7 @@ func (g *gate) authorised(r *http.Request) bool {
 // receive reads the body, so that one that is too long or too slow is refused
 // before anything is begun for it. The deadline is not the server's own for all
 // requests: that one would end the streams of answers as well.
-func receive(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+func receive(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	if r.ContentLength > MaxMessage {
 		return nil, &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf("a message may have %d bytes", MaxMessage)}
 	}
@@ -257,20 +299,52 @@ func receive(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 
 // start serves a request outside a session: one that begins a session, or asks
 // which protocol is spoken here and so has a session that ends with it.
-func (g *gate) start(w http.ResponseWriter, r *http.Request, body []byte) {
+func (g *gate) start(w http.ResponseWriter, r *http.Request, body []byte) *refusal {
 	if trimmed := bytes.TrimLeft(body, " \t\r\n"); len(trimmed) > 0 && trimmed[0] == '[' {
 		// The protocol wants initialize to be alone, and a program beside it would
 		// keep others from beginning.
-		http.Error(w, "a session begins with initialize alone", http.StatusBadRequest)
-		return
+		return &refusal{http.StatusBadRequest, "a session begins with initialize alone"}
 	}
-	g.begin.Lock()
-	defer g.begin.Unlock()
-	if limit := cmp.Or(g.http.MaxSessions, DefaultMaxSessions); g.server.live() >= limit {
-		http.Error(w, fmt.Sprintf("there are %d sessions, which is the limit: end one first", limit), http.StatusServiceUnavailable)
-		return
+	if limit := cmp.Or(g.http.MaxSessions, DefaultMaxSessions); !g.reserve(r.Context(), limit) {
+		return &refusal{http.StatusServiceUnavailable, fmt.Sprintf("there are %d sessions, which is the limit: end one first", limit)}
 	}
+	defer g.release()
 	g.next.ServeHTTP(w, r)
+	return nil
+}
+
+// reserve takes a place for a session to be. A session that has begun while its
+// request is still being answered has two, and one that ends with its request has
+// one until then: who finds no place waits a moment for those.
+func (g *gate) reserve(ctx context.Context, limit int) bool {
+	ctx, cancel := context.WithTimeout(ctx, placeTimeout)
+	defer cancel()
+	for {
+		g.mu.Lock()
+		if g.server.live()+g.beginning < limit {
+			g.beginning++
+			g.mu.Unlock()
+			return true
+		}
+		wait, released := g.beginning > 0, g.released
+		g.mu.Unlock()
+		if !wait {
+			return false
+		}
+		select {
+		case <-released:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+func (g *gate) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.beginning--
+	close(g.released)
+	g.released = make(chan struct{})
 }
 
 // delete ends a session. What runs in it is stopped first, since the session
