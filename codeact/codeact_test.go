@@ -189,6 +189,27 @@ func TestTheLogHearsWhatTheModelDoesNot(t *testing.T) {
 	}
 }
 
+// What a sandbox said is not for the log: a program may have made it say so.
+func TestTheLogDoesNotHearWhatASandboxSays(t *testing.T) {
+	for _, r := range []struct {
+		err  error
+		want string
+	}{
+		{&sandbox.OpError{Class: sandbox.ErrTimeout, Usable: true, Detail: "guest text"}, "level=INFO msg=\"a program did not come to an end\" failure=timeout error_type=timeout"},
+		{&sandbox.OpError{Class: sandbox.ErrWorkerLost, Detail: "guest text"}, "level=WARN msg=\"a program did not come to an end\" failure=failed error_type=worker_lost"},
+	} {
+		var log strings.Builder
+		tool, _ := attach(t, scenario{
+			backend: func(b *scripted) { b.err = r.err },
+			config:  func(c *codeact.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
+		}, codeact.ShapePlain)
+		texts(t, tool, "print('guest text')")
+		if !strings.Contains(log.String(), r.want) || strings.Contains(log.String(), "guest text") {
+			t.Errorf("logged %q, want %q", log.String(), r.want)
+		}
+	}
+}
+
 func TestACallerThatGivesUpGetsItsOwnError(t *testing.T) {
 	gate := sandboxtest.NewGate()
 	defer gate.Release()

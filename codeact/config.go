@@ -100,8 +100,9 @@ type Config struct {
 	// Shape is how outcomes are told.
 	Shape Shape
 
-	// Logger hears why a call did not come to an end; nobody when nil. It gets no
-	// text of programs or of what they print.
+	// Logger hears why a call did not come to an end: a warning when the host can
+	// do something about it, else information. It is nobody when nil, and gets no
+	// text of programs, of what they print or of what a sandbox says of them.
 	Logger *slog.Logger
 }
 

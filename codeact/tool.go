@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/router"
@@ -164,9 +165,28 @@ func (t *Tool) Execute(ctx context.Context, code string) (Outcome, error) {
 	if over := ctx.Err(); over != nil {
 		return outcome, fmt.Errorf("%s: %w", Name, over)
 	}
-	t.config.Logger.WarnContext(ctx, "a program did not come to an end", "failure", outcome.Failure,
-		"sandbox_kept", !outcome.Lost, "duration", outcome.Duration, "error", err)
+	t.log(ctx, outcome, err)
 	return outcome, nil
+}
+
+// log says why a program did not come to an end: as information where the program
+// brought it about, as a warning where the host can do something about it. The
+// error's text is left out once there was a sandbox, which may have had a say in
+// it.
+func (t *Tool) log(ctx context.Context, o Outcome, err error) {
+	level := slog.LevelInfo
+	attributes := []slog.Attr{
+		slog.String("failure", string(o.Failure)), slog.String("error_type", sandbox.ErrorType(err)),
+		slog.Bool("sandbox_kept", !o.Lost), slog.Duration("duration", o.Duration),
+	}
+	switch o.Failure {
+	case FailureUnavailable:
+		level = slog.LevelWarn
+		attributes = append(attributes, slog.Any("error", err))
+	case FailureNoThread, FailureOther:
+		level = slog.LevelWarn
+	}
+	t.config.Logger.LogAttrs(ctx, level, "a program did not come to an end", attributes...)
 }
 
 // execute gives, besides the outcome, the error behind a failure.

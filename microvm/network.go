@@ -67,7 +67,7 @@ func (b *Backend) observe(s *Sandbox, o egress.Observation) {
 	if o.Failure != egress.KindNone && o.Decision.Allowed() {
 		d.Reason = o.Failure.String()
 	}
-	d.Host, d.Port = o.Decision.Target.Name(), o.Decision.Target.Port()
+	d.Host, d.Port, d.Duration = o.Decision.Target.Name(), o.Decision.Target.Port(), o.Duration
 	(*report)(sandbox.EgressObservation{
 		Key: s.place.Key, Kind: s.place.Kind, InstanceID: s.ID(), Decisions: []sandbox.EgressDecision{d},
 	})

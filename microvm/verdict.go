@@ -98,8 +98,7 @@ func (s *Sandbox) verdict(ctx context.Context, op string, d wire.Done, err error
 		e = s.failed(ctx, op, d)
 	}
 	if !e.Usable {
-		s.backend.config.Logger.Info("a sandbox is lost", "backend", s.backend.config.Name, "key", s.place.Key.String(),
-			"kind", s.place.Kind, "id", s.ID(), "error", e)
+		s.logLoss(ctx, op, e)
 		s.lose(sandbox.ErrWorkerLost, e)
 	}
 	return e

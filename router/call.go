@@ -69,6 +69,12 @@ func (r *Router) Enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 		r.refused(started, key, spec, p, err)
 		return nil, err
 	}
+	if r.config.Observer != nil {
+		r.observe(CallAdmitted{
+			Key: key, Kind: spec.Kind, Backend: p.name, Exclusive: options.Exclusive || spec.ExclusiveAdmission,
+			Wait: time.Since(started),
+		})
+	}
 	return call, nil
 }
 

@@ -49,8 +49,8 @@
 //
 // # What others can hook in
 //
-// An [Observer] is told about acquisitions, refusals, cleanups, disposals and,
-// from an [EgressReporter], what programs reached for. A backend that is an
-// [AdmissionWatcher] learns which of its sandboxes were let in; so a monitor
-// wraps a backend, and any router makes its inventory right.
+// An [Observer] is told about admissions, acquisitions, refusals, cleanups,
+// disposals and, from an [EgressReporter], what programs reached for. A backend
+// that is an [AdmissionWatcher] learns which of its sandboxes were let in; so a
+// monitor wraps a backend, and any router makes its inventory right.
 package router

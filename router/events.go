@@ -43,6 +43,18 @@ type SandboxAcquired struct {
 	Err error
 }
 
+// CallAdmitted is a call that was let in, by Enter; one that was not is a
+// SandboxAcquired with an error.
+type CallAdmitted struct {
+	Key     sandbox.Key
+	Kind    string
+	Backend string
+	// Exclusive says that it has the sandbox alone.
+	Exclusive bool
+	// Wait is how long calls ahead of it, and their cleanup, held it up.
+	Wait time.Duration
+}
+
 // SandboxCleaned is the cleanup of one sandbox after a call that made a
 // disposal unnecessary, or the attempt at one.
 type SandboxCleaned struct {
@@ -87,6 +99,7 @@ type EgressObserved struct {
 }
 
 func (SandboxAcquired) event() {}
+func (CallAdmitted) event()    {}
 func (SandboxCleaned) event()  {}
 func (SandboxDisposed) event() {}
 func (ScopeDisposed) event()   {}

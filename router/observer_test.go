@@ -21,6 +21,8 @@ func telling(event router.Event) string {
 			line = fmt.Sprintf("refused %s %q on %q: unclean %t", e.Key, e.Spec.Kind, e.Backend, errors.Is(e.Err, sandbox.ErrUnclean))
 		}
 		return line
+	case router.CallAdmitted:
+		return fmt.Sprintf("admitted %s on %s: exclusive %t, waited %t", e.Kind, e.Backend, e.Exclusive, e.Wait > 0)
 	case router.SandboxCleaned:
 		return fmt.Sprintf("%s %s on %s: new %t, skipped %t, %v", e.Rung, e.Kind, e.Backend, e.Before != e.After, e.Skipped, e.Err)
 	case router.SandboxDisposed:
@@ -55,10 +57,13 @@ func TestTheObserverHearsWhatHappens(t *testing.T) {
 	isNil(t, "Dispose", r.Dispose(t.Context(), mainKey))
 
 	want := []string{
+		"admitted python on memory: exclusive false, waited true",
 		`acquired tenant/thread/agent python on "memory" (microvm): fresh`,
 		"reset python on memory: new true, skipped false, <nil>",
+		"admitted python on memory: exclusive false, waited true",
 		`acquired tenant/thread/agent python on "memory" (microvm): known`,
 		"reset python on memory: new false, skipped true, <nil>",
+		"admitted python on memory: exclusive false, waited true",
 		`acquired tenant/thread/agent python on "memory" (microvm): known`,
 		"reset python on memory: new false, skipped false, reset: internal error: scripted",
 		"disposed python by id true on memory: failed false",
@@ -116,7 +121,7 @@ func TestEgressReachesTheObserver(t *testing.T) {
 	newRouter(t, config)
 	b.report(sandbox.EgressObservation{Key: mainKey, Decisions: []sandbox.EgressDecision{{Host: "example.com", Port: 80}}})
 	events := observer.take()
-	if len(events) != 1 || telling(events[0]) != "egress memory [{false example.com 80 }]" {
+	if len(events) != 1 || telling(events[0]) != "egress memory [{false example.com 80  0s}]" {
 		t.Errorf("the observer heard %v", events)
 	}
 

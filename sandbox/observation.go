@@ -1,5 +1,7 @@
 package sandbox
 
+import "time"
+
 // EgressDecision is one attempt of a program to reach something.
 type EgressDecision struct {
 	// Allowed says whether it was let out.
@@ -10,6 +12,9 @@ type EgressDecision struct {
 	Port uint16
 	// Reason is why, in the backend's words.
 	Reason string
+	// Duration is the time from the request to its end; zero when the backend
+	// does not know it.
+	Duration time.Duration
 }
 
 // EgressObservation is what a backend that declares ObservesEgress saw one

@@ -53,7 +53,7 @@ type Options struct {
 	MaxSessions int
 	Idle        cli.Duration
 
-	Log cli.Choice
+	Log, LogFormat cli.Choice
 
 	// Backend makes the backend of the sandboxes.
 	Backend func(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbox.Backend, error)
@@ -70,6 +70,7 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		MinIsolation: cli.Choice{Value: router.DefaultMinIsolation.String(), Choices: isolations()},
 		Idle:         cli.Duration{Value: mcp.DefaultIdle},
 		Log:          cli.Choice{Value: "warn", Choices: []string{"debug", "info", "warn", "error"}},
+		LogFormat:    cli.Choice{Value: "text", Choices: []string{"text", "json"}},
 		Backend:      newBackend,
 	}
 	cmd := &cobra.Command{
@@ -115,6 +116,7 @@ refused unless their origin is the server's own or is named by --allow-origin.`,
 	fl.IntVar(&o.MaxSessions, "max-sessions", mcp.DefaultMaxSessions, "sessions at once, over HTTP")
 	fl.Var(&o.Idle, "idle", "end a session that has been silent for this long, over HTTP")
 	fl.Var(&o.Log, "log", "what to log on standard error")
+	fl.Var(&o.LogFormat, "log-format", "how to write the log")
 	return cmd
 }
 
@@ -251,7 +253,11 @@ func (o *Options) logger() *slog.Logger {
 	if level.UnmarshalText([]byte(o.Log.Value)) != nil {
 		level = slog.LevelWarn // not one of the choices
 	}
-	return slog.New(slog.NewTextHandler(o.Factory.Streams.Err, &slog.HandlerOptions{Level: level}))
+	options := &slog.HandlerOptions{Level: level}
+	if o.LogFormat.Value == "json" {
+		return slog.New(slog.NewJSONHandler(o.Factory.Streams.Err, options))
+	}
+	return slog.New(slog.NewTextHandler(o.Factory.Streams.Err, options))
 }
 
 func version() string {

@@ -95,7 +95,7 @@ func TestOptionsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 			}
 		})
 	}
-	for _, args := range [][]string{{"--cleanup", "never"}, {"--min-isolation", "much"}, {"--log", "all"}, {"--memory", "1"}, {"argument"}} {
+	for _, args := range [][]string{{"--cleanup", "never"}, {"--min-isolation", "much"}, {"--log", "all"}, {"--log-format", "xml"}, {"--memory", "1"}, {"argument"}} {
 		if _, err := parse(t, args...); err == nil {
 			t.Errorf("%v is accepted", args)
 		}
@@ -292,5 +292,27 @@ func TestWhatCannotBeServedIsRefusedBeforeAnyClient(t *testing.T) {
 	_ = s.to.Close()
 	if err := <-s.done; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestTheLogIsWrittenAsAsked(t *testing.T) {
+	for _, r := range []struct {
+		args []string
+		want string
+	}{
+		{nil, ""}, // warnings only
+		{[]string{"--log", "info"}, "level=INFO msg=heard"},
+		{[]string{"--log", "debug", "--log-format", "json"}, `"level":"INFO","msg":"heard"`},
+	} {
+		o, err := parse(t, r.args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var log bytes.Buffer
+		o.Factory.Streams.Err = &log
+		o.logger().Info("heard")
+		if got := log.String(); (got == "") != (r.want == "") || !strings.Contains(got, r.want) {
+			t.Errorf("%v: got %q, want %q", r.args, got, r.want)
+		}
 	}
 }
