@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write zbox.go anew")
+var update = flag.Bool("update", false, "write decorators_gen.go anew")
 
-const generated = "zbox.go"
+const generated = "decorators_gen.go"
 
-// decorators is the source of zbox.go: a type for each set of optional
+// decorators is the source of decorators_gen.go: a type for each set of optional
 // interfaces.
 func decorators(t *testing.T) []byte {
 	t.Helper()

@@ -22,7 +22,7 @@ type (
 	reclaimer   struct{ of *box }
 )
 
-// The bits of a sandbox's optional interfaces; zbox.go has a case for each sum.
+// The bits of a sandbox's optional interfaces; decorators_gen.go has a case for each sum.
 const (
 	hasExecutor = 1 << iota
 	hasFileWriter

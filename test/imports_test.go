@@ -24,6 +24,7 @@ var mayImport = map[string][]string{
 	"control/internal/wirejson":       {},
 	"control/liveness":                {},
 	"codeact":                         {"router", "sandbox"},
+	"telemetry":                       {"control/liveness", "router", "sandbox"},
 	"internal/mcp":                    {"codeact", "router", "sandbox"},
 	"internal/wheel/pep440":           {},
 	"internal/wheel":                  {"internal/wheel/pep440"},

@@ -158,7 +158,7 @@ func (of *session) finish() {
 		_, err := of.reset(ctx)
 		purge := of.router.DisposeScope(ctx, of.key.Scope, of.key.ThreadID)
 		if err := errors.Join(err, purge.Err()); err != nil {
-			of.logger.Error("the sandbox of a session is not confirmed gone", "key", of.key.String(), "error", err)
+			of.logger.Error("the sandbox of a session is not confirmed gone", "key", of.key.String(), "error_type", sandbox.ErrorType(err))
 			return
 		}
 		of.logger.Info("a session has ended", "key", of.key.String(), "disposed", purge.Disposed)

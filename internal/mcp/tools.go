@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // result is the structured content beside the text; the words are those of
@@ -112,7 +113,7 @@ func (s *Server) reset(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Call
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("%s: %w", ResetName, ctx.Err())
 	case err != nil:
-		s.config.Logger.Error("a sandbox could not be reset", "key", of.key.String(), "error", err)
+		s.config.Logger.Error("a sandbox could not be reset", "key", of.key.String(), "error_type", sandbox.ErrorType(err))
 		return told("Error: the sandbox could not be reset", true), nil
 	case !there && !s.config.KeepState:
 		return told("Every call starts anew: there is nothing to reset.", false), nil
