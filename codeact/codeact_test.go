@@ -153,6 +153,10 @@ func TestFailuresAreToldWithWhatWasPrinted(t *testing.T) {
 			"Error: the program brought its interpreter down: it ended\n\nstdout:\nhalf\n\nThe sandbox was lost: names, imports and files of earlier calls are gone.",
 		},
 		{
+			"disposal", &sandbox.OpError{Class: sandbox.ErrDisposed, Detail: "by whom is not the model's business"}, codeact.FailureDisposed,
+			"Error: the program was stopped: its sandbox was disposed of by somebody else\n\nstdout:\nhalf\n\nThe sandbox was lost: names, imports and files of earlier calls are gone.",
+		},
+		{
 			"refusal", &sandbox.RefusalError{Reason: sandbox.ErrInvalid, Subject: "code", Allowed: "less"}, codeact.FailureRefused,
 			"Error: the program was not run: invalid: code: allowed is less\n\nstdout:\nhalf",
 		},

@@ -34,6 +34,9 @@ const (
 	FailureDeadlock Failure = "deadlock"
 	// FailureCrash: it brought its interpreter down.
 	FailureCrash Failure = "crash"
+	// FailureDisposed: its sandbox was disposed of while it ran, such as by an
+	// operator.
+	FailureDisposed Failure = "disposed"
 	// FailureOther: everything else; the host's log has the details.
 	FailureOther Failure = "failed"
 )

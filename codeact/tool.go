@@ -237,6 +237,8 @@ func (t *Tool) failed(o *Outcome, err error) {
 		o.fail(FailureDeadlock, "every thread of the program waits for another one")
 	case errors.Is(err, sandbox.ErrGuestCrash):
 		o.fail(FailureCrash, "the program brought its interpreter down"+detail(err))
+	case errors.Is(err, sandbox.ErrDisposed):
+		o.fail(FailureDisposed, "the program was stopped: its sandbox was disposed of by somebody else")
 	case errors.Is(err, sandbox.ErrRefused):
 		o.fail(FailureRefused, "the program was not run: "+err.Error())
 	default:

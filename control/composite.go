@@ -32,11 +32,13 @@ var _ Control = (*Composite)(nil)
 // NewComposite makes one control of many. The absent are hosts that are known
 // to exist and cannot be asked: an inventory without them is incomplete.
 func NewComposite(members []Member, absent []*HostError) *Composite {
-	return &Composite{slices.Clone(members), slices.Clone(absent), DefaultHostTimeout + settlement}
+	// A host that is late says so itself, after the time that it was given and
+	// both of its allowances: see run.
+	return &Composite{slices.Clone(members), slices.Clone(absent), DefaultHostTimeout + 2*settlement}
 }
 
-// PartialError says that not every host could be asked. An inventory that comes
-// with it has the sandboxes of the others.
+// PartialError says that not every host could be asked. An inventory or a
+// sandbox that comes with it is from the others.
 type PartialError struct {
 	// Hosts are the failures, those that were known before first.
 	Hosts []*HostError
@@ -145,8 +147,9 @@ func (c *Composite) List(ctx context.Context) ([]Record, error) {
 	return records, nil
 }
 
-// Get finds a sandbox on the host that has it. A host that cannot be asked
-// makes an absence, but not a find, an error: a [*PartialError].
+// Get finds a sandbox on the host that has it. When other hosts cannot be asked,
+// the error is a [*PartialError] beside what was found, if anything was: they may
+// have the id too.
 func (c *Composite) Get(ctx context.Context, instanceID string) (Record, bool, error) {
 	type found struct {
 		record Record
@@ -171,16 +174,19 @@ func (c *Composite) Get(ctx context.Context, instanceID string) (Record, bool, e
 		}
 	}
 	switch {
-	case len(matches) > 1:
-		return Record{}, false, severalHosts(instanceID)
-	case len(matches) == 1:
-		return matches[0], true, nil
 	case ctx.Err() != nil:
 		return Record{}, false, ctx.Err()
-	case len(failures) > 0:
-		return Record{}, false, &PartialError{failures}
+	case len(matches) > 1:
+		return Record{}, false, severalHosts(instanceID)
 	}
-	return Record{}, false, nil
+	var record Record
+	if len(matches) == 1 {
+		record = matches[0]
+	}
+	if len(failures) > 0 {
+		return record, len(matches) == 1, &PartialError{failures}
+	}
+	return record, len(matches) == 1, nil
 }
 
 func severalHosts(instanceID string) error {

@@ -3,6 +3,7 @@ package control_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -173,7 +174,7 @@ func TestAnInventoryWithoutAHostSaysSoAndHasTheOthers(t *testing.T) {
 	}
 }
 
-func TestASandboxIsFoundThoughOtherHostsFailButAbsenceIsNotBelieved(t *testing.T) {
+func TestASandboxIsFoundThoughOtherHostsFailWhichIsSaid(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		absent int
@@ -181,24 +182,30 @@ func TestASandboxIsFoundThoughOtherHostsFailButAbsenceIsNotBelieved(t *testing.T
 		want   string
 	}{
 		{"found", 0, []*scripted{having(), having("one")}, "found"},
-		{"found beside a failure", 1, []*scripted{failing(having()), having("one")}, "found"},
+		{"found beside a failure", 0, []*scripted{failing(having()), having("one")}, "found, 1 failed"},
+		{"found beside a failure and an absence", 1, []*scripted{failing(having()), having("one")}, "found, 2 failed"},
 		{"absent everywhere", 0, []*scripted{having(), having("x")}, "absent"},
 		{"no host", 0, nil, "absent"},
-		{"absent, one failed", 0, []*scripted{having(), failing(having("one"))}, "partial"},
-		{"absent, one host absent", 1, []*scripted{having()}, "partial"},
+		{"absent, one failed", 0, []*scripted{having(), failing(having("one"))}, "absent, 1 failed"},
+		{"absent, one host absent", 1, []*scripted{having()}, "absent, 1 failed"},
 		{"on two hosts", 0, []*scripted{having("one"), having("one")}, "duplicate"},
+		{"on two hosts, one failed", 0, []*scripted{having("one"), failing(having()), having("one")}, "duplicate"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			_, found, err := composite(tt.absent, tt.hosts...).Get(context.Background(), "one")
+			record, found, err := composite(tt.absent, tt.hosts...).Get(context.Background(), "one")
+			if found != (record.InstanceID == "one") {
+				t.Errorf("found %v with %+v", found, record)
+			}
 			var partial *control.PartialError
 			got := "absent"
-			switch {
-			case found && err == nil:
+			if found {
 				got = "found"
+			}
+			switch {
 			case errors.Is(err, control.ErrDuplicate):
 				got = "duplicate"
 			case errors.As(err, &partial):
-				got = "partial"
+				got += fmt.Sprintf(", %d failed", len(partial.Hosts))
 			case err != nil:
 				got = err.Error()
 			}

@@ -21,7 +21,7 @@ const settlement = 100 * time.Millisecond
 // [Composite] are. All methods may be called at the same time.
 //
 // Results are about the sandboxes; an error says that the question could not be
-// put or answered, and that nothing is known.
+// put or answered, and that nothing is known, but for a [*PartialError].
 type Control interface {
 	// List is the inventory now.
 	List(ctx context.Context) ([]Record, error)

@@ -7,20 +7,26 @@ import (
 	"path/filepath"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/control/fence"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // A host that its operators may look into: it wraps its backend, and starts a
 // server when its configuration says so.
 func ExampleServer() {
-	h := newHosted() // a backend, control.NewMonitor(backend), and a router over it
+	h := newHosted()      // a backend, control.NewMonitor(backend), and a router over it
+	var calls fence.Fence // which every call of the host enters
 	ctl, err := control.NewHost(control.HostConfig{
 		SourceID: "research-agent",
 		Monitors: []*control.Monitor{h.monitor},
 		Router:   h.router,
-		// Fences new work for the key and waits for what is under way.
-		Quiesce: func(context.Context, sandbox.Key) (func(), error) { return func() {}, nil },
+		Quiesce:  calls.Hold,
 		Purge: func(ctx context.Context, scope, threadID string) (sandbox.ScopePurge, error) {
+			release, err := calls.HoldThread(ctx, scope, threadID)
+			if err != nil {
+				return sandbox.ScopePurge{}, err
+			}
+			defer release()
 			return h.router.DisposeScope(ctx, scope, threadID), nil
 		},
 	})

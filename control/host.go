@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -23,6 +24,7 @@ type HostConfig struct {
 	// the host, waits for the work that is under way, and returns a function
 	// that lets work start again. It returns early when the context ends. When
 	// it is nil, the host cannot promise that, and exact disposal is refused.
+	// Package control/fence has one that stops the work instead.
 	Quiesce func(ctx context.Context, key sandbox.Key) (release func(), err error)
 	// Purge disposes of a conversation through the router, under the same
 	// kind of promise for the whole conversation. It returns early when the
@@ -66,7 +68,7 @@ func (h *Host) inventory() []entry {
 	for _, monitor := range h.config.Monitors {
 		entries = append(entries, monitor.inventory(h.config.SourceID)...)
 	}
-	slices.SortStableFunc(entries, func(a, b entry) int { return a.place.compare(b.place) })
+	slices.SortStableFunc(entries, func(a, b entry) int { return a.place.Compare(b.place) })
 	return entries
 }
 
@@ -129,12 +131,12 @@ func (h *Host) dispose(ctx context.Context, instanceID string, timeout time.Dura
 		return disposalFailed(instanceID, "Exact disposal is disabled because the host did not configure a quiescence boundary."), nil
 	}
 	at := before[0].place
-	release, err := h.config.Quiesce(ctx, at.key)
+	release, err := h.config.Quiesce(ctx, at.Key)
 	if release != nil {
 		defer release()
 	}
 	if err != nil {
-		return DisposalResult{}, fmt.Errorf("quiesce %s: %w", at.key, err)
+		return DisposalResult{}, fmt.Errorf("quiesce %s: %w", at.Key, err)
 	}
 	// A quiescence that came too late is not used.
 	if err := ctx.Err(); err != nil {
@@ -147,8 +149,8 @@ func (h *Host) dispose(ctx context.Context, instanceID string, timeout time.Dura
 	case len(current) == 0 || current[0].place != at:
 		return notFound(instanceID, sayChanged), nil
 	}
-	r := &receipt{key: at.key, options: sandbox.DisposeOptions{Kind: at.kind, InstanceID: instanceID}}
-	err = h.config.Router.DisposeKind(withReceipt(ctx, r), at.key, at.kind, instanceID, max(time.Nanosecond, time.Until(deadline)))
+	r := &receipt{key: at.Key, options: sandbox.DisposeOptions{Kind: at.Kind, InstanceID: instanceID}}
+	err = h.config.Router.DisposeKind(withReceipt(ctx, r), at.Key, at.Kind, instanceID, max(time.Nanosecond, time.Until(deadline)))
 	if err != nil {
 		return disposalFailed(instanceID, "A registered backend reported a disposal failure."), nil
 	}
@@ -158,7 +160,7 @@ func (h *Host) dispose(ctx context.Context, instanceID string, timeout time.Dura
 const sayChanged = "The sandbox generation changed before disposal could be confirmed."
 
 // verdict judges a disposal that no backend failed, by what is left.
-func (h *Host) verdict(at place, instanceID string, r *receipt) DisposalResult {
+func (h *Host) verdict(at places.Place, instanceID string, r *receipt) DisposalResult {
 	listed, replaced := false, false
 	for _, e := range h.inventory() {
 		if e.record.InstanceID == instanceID {

@@ -1,15 +1,14 @@
 package control
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -27,7 +26,7 @@ type Monitor struct {
 	now     func() time.Time
 
 	mu      sync.Mutex
-	tracked map[place]*tracked // what lives at each place; guarded by mu
+	tracked map[places.Place]*tracked // what lives at each place; guarded by mu
 	// replaced are withheld sandboxes whose place has another one now;
 	// guarded by mu
 	replaced []*tracked
@@ -35,24 +34,10 @@ type Monitor struct {
 
 var _ sandbox.Backend = (*Monitor)(nil)
 
-// place is where at most one sandbox lives.
-type place struct {
-	key  sandbox.Key
-	kind string
-}
-
-func (p place) compare(other place) int {
-	return cmp.Or(
-		strings.Compare(p.key.Scope, other.key.Scope), strings.Compare(p.key.ThreadID, other.key.ThreadID),
-		strings.Compare(p.key.AgentID, other.key.AgentID), strings.Compare(p.key.CallID, other.key.CallID),
-		strings.Compare(p.kind, other.kind),
-	)
-}
-
 // tracked is a sandbox that was admitted. Place, sandbox, contract and targets
 // do not change; the rest is guarded by Monitor.mu.
 type tracked struct {
-	place    place
+	place    places.Place
 	sandbox  sandbox.Sandbox
 	contract string
 	targets  []string
@@ -68,7 +53,7 @@ func (t *tracked) exited() bool { return liveness.Of(t.sandbox).State == livenes
 
 // NewMonitor makes a monitor of a backend.
 func NewMonitor(backend sandbox.Backend) *Monitor {
-	return &Monitor{backend: backend, now: time.Now, tracked: make(map[place]*tracked)}
+	return &Monitor{backend: backend, now: time.Now, tracked: make(map[places.Place]*tracked)}
 }
 
 // Unwrap is the backend behind the monitor, for what only that one can do.
@@ -99,7 +84,7 @@ func (*Monitor) Refused(sandbox.Key, string) {}
 func (m *Monitor) Admitted(key sandbox.Key, spec sandbox.Spec, box sandbox.Sandbox) {
 	id, now := box.ID(), m.now()
 	fresh := &tracked{
-		place: place{key, spec.Kind}, sandbox: box, contract: spec.ExecutionContract, targets: targets(spec),
+		place: places.Place{Key: key, Kind: spec.Kind}, sandbox: box, contract: spec.ExecutionContract, targets: targets(spec),
 		id: id, created: now, lastActivity: now,
 	}
 	m.mu.Lock()
@@ -156,7 +141,7 @@ func (m *Monitor) look(fits func(*tracked) bool) []*tracked {
 			fitting = append(fitting, t)
 		}
 	}
-	slices.SortStableFunc(fitting, func(a, b *tracked) int { return a.place.compare(b.place) })
+	slices.SortStableFunc(fitting, func(a, b *tracked) int { return a.place.Compare(b.place) })
 	return fitting
 }
 
@@ -200,7 +185,7 @@ func (m *Monitor) settle(targets []*tracked) (gone, left []*tracked) {
 // answer in time or not in the protocol's words, the end is uncertain.
 func (m *Monitor) Dispose(ctx context.Context, key sandbox.Key, options sandbox.DisposeOptions) error {
 	targets := m.look(func(t *tracked) bool {
-		return t.place.key == key && (options.Kind == "" || t.place.kind == options.Kind) &&
+		return t.place.Key == key && (options.Kind == "" || t.place.Kind == options.Kind) &&
 			(options.InstanceID == "" || t.id == options.InstanceID)
 	})
 	// A backend that does not obey the context is overtaken by it.
@@ -239,7 +224,7 @@ func (m *Monitor) DisposeScope(ctx context.Context, scope, threadID string) sand
 }
 
 func inConversation(scope, threadID string) func(*tracked) bool {
-	return func(t *tracked) bool { return t.place.key.Scope == scope && t.place.key.ThreadID == threadID }
+	return func(t *tracked) bool { return t.place.Key.Scope == scope && t.place.Key.ThreadID == threadID }
 }
 
 // retains says whether anything of a conversation is left, visible or withheld.
@@ -249,7 +234,7 @@ func (m *Monitor) retains(scope, threadID string) bool {
 
 // entry is a visible sandbox.
 type entry struct {
-	place  place
+	place  places.Place
 	record Record
 }
 
@@ -259,12 +244,12 @@ func (m *Monitor) inventory(sourceID string) []entry {
 	entries := make([]entry, len(visible))
 	for i, t := range visible {
 		report := liveness.Of(t.sandbox)
-		key := t.place.key
+		key := t.place.Key
 		m.mu.Lock()
 		entries[i] = entry{t.place, Record{
 			SourceID: sourceID, Backend: m.backend.Name(),
 			Scope: key.Scope, ThreadID: key.ThreadID, AgentID: key.AgentID, CallID: key.CallID,
-			Kind: t.place.kind, InstanceID: t.id, State: stateOf(report.State),
+			Kind: t.place.Kind, InstanceID: t.id, State: stateOf(report.State),
 			CreatedAt: At(t.created), LastActivityAt: At(t.lastActivity), ProcessID: max(0, report.ProcessID),
 			ExecutionContract: t.contract, EgressTargets: t.targets,
 		}}

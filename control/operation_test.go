@@ -33,23 +33,29 @@ func TestOperationsThatNeverEndAreBounded(t *testing.T) {
 func TestAnOperationThatIsLateHasNoResult(t *testing.T) {
 	o := newOperations(2)
 	release := make(chan struct{})
-	for name, f := range map[string]func(context.Context) (int, error){
-		"obeys":        func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, ctx.Err() },
-		"does not end": func(context.Context) (int, error) { <-release; return 1, nil },
-	} {
+	late := func(name string, f func(context.Context) (int, error)) {
+		t.Helper()
 		if n, err := run(o, time.Millisecond, f); n != 0 || !errors.Is(err, errLate) {
 			t.Errorf("%s: %d, %v", name, n, err)
 		}
 	}
+	late("obeys", func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, ctx.Err() })
+	settle(o) // its caller has the answer a moment earlier
+	late("does not end", func(context.Context) (int, error) { <-release; return 1, nil })
 	if n := o.unsettled(); n != 1 {
 		t.Errorf("%d are unsettled", n)
 	}
 	close(release)
+	settle(o)
+	if n := o.unsettled(); n != 0 {
+		t.Errorf("%d are unsettled", n)
+	}
+}
+
+// settle waits until no operation runs.
+func settle(o *operations) {
 	o.mu.Lock()
 	settled := o.settled
 	o.mu.Unlock()
 	<-settled
-	if n := o.unsettled(); n != 0 {
-		t.Errorf("%d are unsettled", n)
-	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/console"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/command"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/terminaltest"
 )
 
 // playEnv makes the test program be mst; its value says which.
@@ -60,38 +62,46 @@ func (panicking) Purge(context.Context, string, string, time.Duration) (control.
 	panic("not reached")
 }
 
+// play starts mst on a terminal.
+func play(t *testing.T, width, height int, env string, args ...string) *terminaltest.Terminal {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], args...)
+	cmd.Env = append(os.Environ(), playEnv+"="+env, "TERM="+cmp.Or(os.Getenv(termEnv), "xterm-256color"), "MAF_SANDBOX_TUI_RUNTIME_DIR="+cmp.Or(os.Getenv(dirEnv), t.TempDir()+"/none"), "TMPDIR="+t.TempDir())
+	return terminaltest.Play(t, width, height, cmd)
+}
+
 func TestAConversationWithTheConsole(t *testing.T) {
 	c := play(t, 140, 36, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3")
-	c.sees("● mst-demo 3")
-	c.types("\x1b[B")
-	c.sees("▸● RUNNING")
-	c.types("d")
-	c.sees("Dispose tenant-labs/incident-184/analyst?")
-	c.sees("9f15a25d8c0d4ea0ab1af045d9481001")
-	c.types("\r") // keeps
-	c.seesNot("DISPOSE PHYSICAL INSTANCE")
-	c.sees("LIVE INSTANCES 3")
-	c.types("d\t\r")
-	c.sees("Sandbox disposed.")
-	c.sees("LIVE INSTANCES 2")
-	c.types("/review\r")
-	c.sees("LIVE INSTANCES 1 of 2")
-	c.types("p")
-	c.sees("Type review-711 to confirm")
-	c.types("review-711\t\r")
-	c.sees("Conversation purged across 1 host(s). Disposed: 1.")
-	c.types("?")
-	c.sees("KEYS")
-	c.types("\x1b")
-	c.seesNot("KEYS")
-	c.types("\x1b")
-	c.sees("LIVE INSTANCES 1 ")
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Sees("LIVE INSTANCES 3")
+	c.Sees("● mst-demo 3")
+	c.Types("\x1b[B")
+	c.Sees("▸● RUNNING")
+	c.Types("d")
+	c.Sees("Dispose tenant-labs/incident-184/analyst?")
+	c.Sees("9f15a25d8c0d4ea0ab1af045d9481001")
+	c.Types("\r") // keeps
+	c.SeesNot("DISPOSE PHYSICAL INSTANCE")
+	c.Sees("LIVE INSTANCES 3")
+	c.Types("d\t\r")
+	c.Sees("Sandbox disposed.")
+	c.Sees("LIVE INSTANCES 2")
+	c.Types("/review\r")
+	c.Sees("LIVE INSTANCES 1 of 2")
+	c.Types("p")
+	c.Sees("Type review-711 to confirm")
+	c.Types("review-711\t\r")
+	c.Sees("Conversation purged across 1 host(s). Disposed: 1.")
+	c.Types("?")
+	c.Sees("KEYS")
+	c.Types("\x1b")
+	c.SeesNot("KEYS")
+	c.Types("\x1b")
+	c.Sees("LIVE INSTANCES 1 ")
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
+	c.Sane()
 }
 
 // host starts a host and gives its end.
@@ -125,68 +135,68 @@ func TestHostsComeAndGoUnderTheConsole(t *testing.T) {
 	dir := t.TempDir() + "/hosts"
 	t.Setenv(dirEnv, dir)
 	c := play(t, 140, 36, "mst")
-	c.sees("No live sandboxes. Start an opted-in MAF host")
+	c.Sees("No live sandboxes. Start an opted-in MAF host")
 
 	one := control.NewMemory(sandbox("one", "t-1", "one-a"), sandbox("one", "t-2", "one-b"))
 	two := control.NewMemory(sandbox("two", "t-1", "two-a"))
 	host(t, dir, "one", one)
 	stop := host(t, dir, "two", two)
-	c.sees("● one 2")
-	c.sees("● two 1")
-	c.sees("LIVE INSTANCES 3")
+	c.Sees("● one 2")
+	c.Sees("● two 1")
+	c.Sees("LIVE INSTANCES 3")
 
 	// One by its key and the dialog.
-	c.types("/t-2\r")
-	c.sees("LIVE INSTANCES 1 of 3")
-	c.types("d")
-	c.sees("Dispose team/t-2/agent?")
-	c.types("\t\r")
-	c.sees("Sandbox disposed. team/t-2/agent")
-	c.types("\x1b")
-	c.sees("LIVE INSTANCES 2 ")
+	c.Types("/t-2\r")
+	c.Sees("LIVE INSTANCES 1 of 3")
+	c.Types("d")
+	c.Sees("Dispose team/t-2/agent?")
+	c.Types("\t\r")
+	c.Sees("Sandbox disposed. team/t-2/agent")
+	c.Types("\x1b")
+	c.Sees("LIVE INSTANCES 2 ")
 
 	// A conversation on both hosts.
-	c.types("p")
-	c.sees("Sandboxes: 2 on 2 hosts.")
-	c.types("t-1\t\r")
-	c.sees("Conversation purged across 2 host(s). Disposed: 2.")
-	c.sees("No live sandboxes.")
+	c.Types("p")
+	c.Sees("Sandboxes: 2 on 2 hosts.")
+	c.Types("t-1\t\r")
+	c.Sees("Conversation purged across 2 host(s). Disposed: 2.")
+	c.Sees("No live sandboxes.")
 
 	// One goes in good order; one dies and leaves its announcement.
 	stop()
-	c.seesNot("● two 0")
+	c.SeesNot("● two 0")
 	if err := os.WriteFile(dir+"/0-dead.json", []byte(`{"source_id": "dead", "endpoint": "http://127.0.0.1:9", "process_id": 12, "protocol_version": 1}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	c.sees("✗ dead unavailable")
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Sees("✗ dead unavailable")
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
+	c.Sane()
 }
 
 func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {
 	for _, r := range []struct {
 		name   string
-		end    func(c *terminal)
+		end    func(c *terminaltest.Terminal)
 		status int
 	}{
-		{"q", func(c *terminal) { c.types("q") }, 0},
-		{"ctrl+c", func(c *terminal) { c.types("\x03") }, 0},
-		{"ctrl+c in a dialog", func(c *terminal) { c.types("d\x03") }, 0},
-		{"SIGTERM", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGTERM) }, 143},
-		{"SIGINT", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGINT) }, 130},
-		{"SIGHUP", func(c *terminal) { _ = c.cmd.Process.Signal(syscall.SIGHUP) }, 129},
+		{"q", func(c *terminaltest.Terminal) { c.Types("q") }, 0},
+		{"ctrl+c", func(c *terminaltest.Terminal) { c.Types("\x03") }, 0},
+		{"ctrl+c in a dialog", func(c *terminaltest.Terminal) { c.Types("d\x03") }, 0},
+		{"SIGTERM", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGTERM) }, 143},
+		{"SIGINT", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGINT) }, 130},
+		{"SIGHUP", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGHUP) }, 129},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			c := play(t, 80, 24, "mst", "--demo")
-			c.sees("LIVE INSTANCES 3")
+			c.Sees("LIVE INSTANCES 3")
 			r.end(c)
-			if status := c.ends(); status != r.status {
+			if status := c.Ends(); status != r.status {
 				t.Errorf("exit status %d, want %d", status, r.status)
 			}
-			c.sane()
+			c.Sane()
 		})
 	}
 }
@@ -194,87 +204,82 @@ func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {
 func TestASignalWhileTheConsoleStartsLeavesASaneTerminal(t *testing.T) {
 	for range 5 {
 		c := play(t, 80, 24, "mst", "--demo")
-		c.until("the first byte", func() bool { return c.output() != "" })
-		_ = c.cmd.Process.Signal(syscall.SIGINT)
-		if status := c.ends(); status != 130 {
+		c.Until("the first byte", func() bool { return c.Output() != "" })
+		c.Signal(syscall.SIGINT)
+		if status := c.Ends(); status != 130 {
 			t.Errorf("exit status %d", status)
 		}
-		c.sane()
+		c.Sane()
 	}
 }
 
 func TestATerminalThatIsClosedEndsTheConsole(t *testing.T) {
 	c := play(t, 80, 24, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3")
-	if err := c.side.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.tty.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if status := c.ends(); status != 129 && status != 1 {
+	c.Sees("LIVE INSTANCES 3")
+	c.HangUp()
+	if status := c.Ends(); status != 129 && status != 1 {
 		t.Errorf("exit status %d, want that of SIGHUP or of a failed write", status)
 	}
 }
 
 func TestAPanicLeavesTheTerminalSaneAndSaysThatItIsABug(t *testing.T) {
 	c := play(t, 80, 24, "panic")
-	if status := c.ends(); status != 1 {
+	if status := c.Ends(); status != 1 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
-	c.until("the message", func() bool { return strings.Contains(c.output(), "mst: the console failed") })
+	c.Sane()
+	c.Until("the message", func() bool { return strings.Contains(c.Output(), "mst: the console failed") })
 }
 
 func TestSuspendGivesTheTerminalBackAndResumeTakesIt(t *testing.T) {
 	c := play(t, 80, 24, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3")
-	c.types("\x1a")
-	c.until("leaving the alternate screen", func() bool { return strings.Contains(c.output(), "\x1b[?1049l") })
-	c.sane()
-	before := len(c.output())
-	c.until("painting again", func() bool {
+	c.Sees("LIVE INSTANCES 3")
+	c.Types("\x1a")
+	c.Until("leaving the alternate screen", func() bool { return strings.Contains(c.Output(), "\x1b[?1049l") })
+	c.Sane()
+	before := len(c.Output())
+	c.Until("painting again", func() bool {
 		// One that comes before the program waits for it is lost: there is no
 		// shell here that would stop it first.
-		_ = c.cmd.Process.Signal(syscall.SIGCONT)
-		return strings.Contains(c.output()[before:], "LIVE INSTANCES")
+		c.Signal(syscall.SIGCONT)
+		return strings.Contains(c.Output()[before:], "LIVE INSTANCES")
 	})
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
+	c.Sane()
 }
 
 func TestResizesAreFollowedAndLeaveNothingBehind(t *testing.T) {
 	c := play(t, 80, 24, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3")
+	c.Sees("LIVE INSTANCES 3")
 	for _, size := range [][2]int{{20, 5}, {1, 1}, {200, 60}, {40, 10}, {103, 30}, {102, 30}, {39, 9}, {60, 12}} {
-		c.resize(size[0], size[1])
+		c.Resize(size[0], size[1])
 	}
-	c.sees("LIVE INSTANCES 3")
-	c.resize(39, 9)
-	c.sees("mst needs 40×10")
-	c.resize(140, 36)
-	c.sees("PHYSICAL SANDBOX")
-	c.sees("q Quit")
-	if screen := c.emu.String(); strings.Contains(screen, "mst needs") || strings.Count(screen, "LIVE INSTANCES") != 1 {
+	c.Sees("LIVE INSTANCES 3")
+	c.Resize(39, 9)
+	c.Sees("mst needs 40×10")
+	c.Resize(140, 36)
+	c.Sees("PHYSICAL SANDBOX")
+	c.Sees("q Quit")
+	if screen := c.Screen(); strings.Contains(screen, "mst needs") || strings.Count(screen, "LIVE INSTANCES") != 1 {
 		t.Errorf("something is left behind:\n%s", screen)
 	}
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
 }
 
 func TestATerminalThatDoesNotSayItsSizeIsNoProblem(t *testing.T) {
 	c := play(t, 0, 0, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3") // in 80 columns and 24 lines
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Sees("LIVE INSTANCES 3") // in 80 columns and 24 lines
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
+	c.Sane()
 }
 
 func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
@@ -289,12 +294,12 @@ func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			c := play(t, 120, 24, "mst", "--demo", "delete", "9f15a25d8c0d4ea0ab1af045d9481001")
-			c.sees("[y/N]")
-			c.types(r.typed)
-			if status := c.ends(); status != r.status {
+			c.Sees("[y/N]")
+			c.Types(r.typed)
+			if status := c.Ends(); status != r.status {
 				t.Errorf("exit status %d, want %d", status, r.status)
 			}
-			c.sees(r.want)
+			c.Sees(r.want)
 		})
 	}
 }
@@ -303,10 +308,10 @@ func TestWhatIsNoTerminalGetsNoConsole(t *testing.T) {
 	const refusal = "the console needs a terminal"
 	t.Setenv(termEnv, "dumb")
 	c := play(t, 120, 24, "mst", "--demo")
-	if status := c.ends(); status != 2 {
+	if status := c.Ends(); status != 2 {
 		t.Errorf("on a dumb terminal: exit status %d", status)
 	}
-	c.sees(refusal)
+	c.Sees(refusal)
 
 	cmd := exec.Command(os.Args[0], "--demo")
 	cmd.Env = append(os.Environ(), playEnv+"=mst")
@@ -320,10 +325,10 @@ func TestWhatIsNoTerminalGetsNoConsole(t *testing.T) {
 func TestNoColorMeansNoColour(t *testing.T) {
 	t.Setenv("NO_COLOR", "1")
 	c := play(t, 80, 24, "mst", "--demo")
-	c.sees("LIVE INSTANCES 3")
-	c.types("q")
-	_ = c.ends()
-	for _, style := range regexp.MustCompile(`\x1b\[([0-9;]*)m`).FindAllStringSubmatch(c.output(), -1) {
+	c.Sees("LIVE INSTANCES 3")
+	c.Types("q")
+	_ = c.Ends()
+	for _, style := range regexp.MustCompile(`\x1b\[([0-9;]*)m`).FindAllStringSubmatch(c.Output(), -1) {
 		for parameter := range strings.SplitSeq(style[1], ";") {
 			if n, err := strconv.Atoi(parameter); err == nil && (n >= 30 && n <= 48 && n != 39 || n >= 90) {
 				t.Fatalf("colour: %q", style[0])

@@ -3,7 +3,7 @@
 //
 //	client ── stdio, or HTTP ([Handler]) ── Server ── session ── codeact.Tool ── router.Router
 //
-// Each session of a client has a sandbox of its own, under a key that no client
+// Each session of a client has a sandbox of its own, in a conversation that no client
 // can choose, and loses it when the session ends: when the client says so or
 // closes its end, when it has been idle for too long, and when the server ends.
 // What runs then is stopped. Closing a Server waits for all of it.
@@ -11,4 +11,7 @@
 // With [Config.KeepState] a session is one call to the router from its first
 // program to its last, so that names stay; otherwise each program is a call of
 // its own, and the router cleans up after it.
+//
+// Operators remove sandboxes under [Server.Quiesce] and [Server.Purge]: what runs
+// there is stopped, and its model is told that the sandbox is gone.
 package mcp

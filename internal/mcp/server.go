@@ -12,7 +12,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/control/fence"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // The names by which clients know the server and its second tool; the first is
@@ -62,6 +64,8 @@ type Server struct {
 	// life ends when the server closes.
 	life context.Context
 	end  context.CancelFunc
+	// fence has every program inside that runs.
+	fence fence.Fence
 	// ended waits for the end of every session.
 	ended sync.WaitGroup
 
@@ -78,7 +82,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{config: c, sessions: map[*sdk.ServerSession]*session{}}
 	// What clients are told of the tool is the same in every session.
-	model, err := s.newSession()
+	model, err := s.newSession("")
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +189,7 @@ func (s *Server) session(ss *sdk.ServerSession) (*session, error) {
 	if of := s.sessions[ss]; of != nil {
 		return of, nil
 	}
-	of, err := s.newSession()
+	of, err := s.newSession(clientName(ss))
 	if err != nil {
 		return nil, err
 	}
@@ -212,19 +216,43 @@ func (s *Server) finish(ss *sdk.ServerSession) {
 	s.mu.Unlock()
 }
 
-// newSession makes a session that has not begun.
-func (s *Server) newSession() (*session, error) {
-	of := newSession(s.config)
+// clientName is what a client calls itself; empty when it has not said.
+func clientName(ss *sdk.ServerSession) string {
+	if params := ss.InitializeParams(); params != nil && params.ClientInfo != nil {
+		return params.ClientInfo.Name
+	}
+	return ""
+}
+
+// Quiesce stops the program that runs under a key, waits for its end and keeps
+// others from starting until release. A program that was stopped is told to the
+// model as one whose sandbox is gone, and the next one gets another sandbox. The
+// error is ctx's, and then nothing is kept from starting.
+func (s *Server) Quiesce(ctx context.Context, key sandbox.Key) (release func(), err error) {
+	return s.fence.Hold(ctx, key)
+}
+
+// Purge disposes of the sandbox of a session, which goes on with another one,
+// after the end of the program in it. The error is ctx's, and then nothing was
+// disposed of.
+func (s *Server) Purge(ctx context.Context, scope, threadID string) (sandbox.ScopePurge, error) {
+	release, err := s.fence.HoldThread(ctx, scope, threadID)
+	if err != nil {
+		return sandbox.ScopePurge{}, err
+	}
+	defer release()
+	return s.config.Router.DisposeScope(ctx, scope, threadID), nil
+}
+
+// newSession makes a session of a client that has not begun.
+func (s *Server) newSession(client string) (*session, error) {
+	of := newSession(s.config, &s.fence, client)
 	c := s.config.Tool
 	c.AgentID, c.KeepsState, c.Shape, c.Logger = of.key.AgentID, s.config.KeepState, codeact.ShapePlain, s.config.Logger
 	c.Caller = func(context.Context) codeact.Caller {
 		return codeact.Caller{Scope: of.key.Scope, ThreadID: of.key.ThreadID}
 	}
-	var serves codeact.Router = s.config.Router
-	if s.config.KeepState {
-		serves = of
-	}
-	tool, err := codeact.NewTool(serves, c)
+	tool, err := codeact.NewTool(of, c)
 	if err != nil {
 		return nil, err
 	}

@@ -1,29 +1,61 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/control/fence"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
-// scope is the tenant of all sessions, and agent the agent.
+// scope is the tenant of all sessions, and agent the agent of a client without a
+// name.
 const (
 	scope = "mcp"
 	agent = "mcp-client"
 )
 
+// endTimeout bounds the end of a session: two of the router's steps.
+const endTimeout = 2 * router.DefaultReclaimTimeout
+
+// maxAgent bounds the name of an agent, in bytes: operators read it in a table.
+const maxAgent = 40
+
+// agentNamed is the name of a client as an operator may read and type it.
+func agentNamed(client string) string {
+	name := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= 'A' && r <= 'Z', r >= '0' && r <= '9', r == '.', r == '_', r == '-':
+			return r
+		}
+		return '-'
+	}, client[:min(len(client), maxAgent)])
+	return cmp.Or(strings.Trim(name, "-."), agent)
+}
+
+// threadID names a session. It is the server's choice and nothing to a client: a
+// client's id of its session gives access, so that operators do not see it. It is
+// short, since people type it, and no other server's: consoles purge a
+// conversation everywhere.
+func threadID() string { return "session-" + strings.ToLower(rand.Text()[:10]) }
+
 // session is one client's sandbox.
 type session struct {
 	router *router.Router
+	// fence keeps programs out while an operator removes the sandbox.
+	fence *fence.Fence
+	// keep says that names stay from one program to the next.
+	keep   bool
 	logger *slog.Logger
 	key    sandbox.Key
 	tool   *codeact.Tool
@@ -39,18 +71,18 @@ type session struct {
 	// served in the order in which they came.
 	turn chan struct{}
 	// call is kept from the first program to the next reset, and generation is the
-	// sandbox that holds what programs left; empty when none does. Both belong to
-	// whoever has the turn.
+	// sandbox that holds what programs left; empty when none does. After stopped,
+	// the next program begins with another sandbox. All of them belong to whoever
+	// has the turn.
 	call       *router.Call
 	generation string
+	stopped    bool
 }
 
-func newSession(c Config) *session {
-	// The thread is the server's choice: a client's id of its session may be known
-	// to others.
+func newSession(c Config, f *fence.Fence, client string) *session {
 	of := &session{
-		router: c.Router, logger: c.Logger,
-		key:  sandbox.Key{Scope: scope, ThreadID: rand.Text(), AgentID: agent},
+		router: c.Router, fence: f, keep: c.KeepState, logger: c.Logger,
+		key:  sandbox.Key{Scope: scope, ThreadID: threadID(), AgentID: agentNamed(client)},
 		turn: make(chan struct{}, 1),
 	}
 	of.turn <- struct{}{}
@@ -83,21 +115,39 @@ func (of *session) EnsureCanServe(spec sandbox.Spec) error { return of.router.En
 // meanwhile.
 type lossKey struct{}
 
-// Serve runs f in the session's kept call. Like the router's it gives each
-// caller its turn, and its sandbox after a loss is another one.
-func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options router.CallOptions, f func(ctx context.Context, s sandbox.Sandbox) error) error {
+// program is what runs with a sandbox.
+type program = func(ctx context.Context, s sandbox.Sandbox) error
+
+// Serve runs f in a call: in the session's kept one, or in one of its own. Like
+// the router's it gives each caller its turn, and its sandbox after a loss is
+// another one. A program that an operator stopped has lost its sandbox.
+func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options router.CallOptions, f program) error {
+	if !of.keep {
+		return of.serveOnce(ctx, key, spec, options, f)
+	}
 	if err := of.take(ctx, options.QueueTimeout); err != nil {
 		return err
 	}
 	defer of.give()
+	inside, leave, err := of.fence.Enter(ctx, of.key)
+	if err != nil {
+		return canceled(err)
+	}
+	defer leave()
+	if of.stopped {
+		// Condemned: this disposes of what the operator may not have. If that
+		// fails, the router refuses the key.
+		_ = of.call.Finish(ctx)
+		of.call, of.stopped = nil, false
+	}
 	if of.call == nil {
-		call, err := of.router.Enter(ctx, of.router.CallKey(key, spec), spec, options)
+		call, err := of.router.Enter(inside, of.router.CallKey(key, spec), spec, options)
 		if err != nil {
 			return err
 		}
 		of.call = call
 	}
-	s, err := of.call.Acquire(ctx)
+	s, err := of.call.Acquire(inside)
 	if err != nil {
 		return err
 	}
@@ -105,10 +155,59 @@ func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec
 		*lost = of.generation != "" && of.generation != s.ID()
 	}
 	of.generation = s.ID()
-	if err = f(ctx, s); !sandbox.Usable(err) {
+	if err = f(inside, s); err != nil && fence.Stopped(inside) {
+		of.stopped, err = true, errStopped
+		of.call.Condemn(err)
+	}
+	if !sandbox.Usable(err) {
 		of.generation = "" // this call tells
 	}
 	return err
+}
+
+// serveOnce runs f in a call of its own.
+func (of *session) serveOnce(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options router.CallOptions, f program) error {
+	call, err := of.router.Enter(ctx, of.router.CallKey(key, spec), spec, options)
+	if err != nil {
+		return err
+	}
+	// The cleanup of a call that ended by itself is inside, so that operators find
+	// what it made of the sandbox.
+	leave := func() {}
+	defer func() { leave() }()
+	defer func() { _ = call.Finish(ctx) }() // the router's observer hears of it
+	inside, leaveFirst, err := of.fence.Enter(ctx, call.Key())
+	if err != nil {
+		return canceled(err)
+	}
+	leave = leaveFirst
+	s, err := call.Acquire(inside)
+	if err != nil {
+		return err
+	}
+	err = f(inside, s)
+	if !fence.Stopped(inside) {
+		return err
+	}
+	// The operator's disposal comes before the cleanup, which would make another
+	// generation of what the operator saw.
+	call.Condemn(errStopped)
+	leave()
+	if _, again, late := of.fence.Enter(ctx, call.Key()); late == nil {
+		leave = again
+	}
+	if err != nil {
+		err = errStopped
+	}
+	return err
+}
+
+// errStopped is the end of a program whose sandbox an operator removes.
+var errStopped = &sandbox.OpError{Op: "run_code", Class: sandbox.ErrDisposed, Cause: fence.ErrStopped}
+
+// canceled is the error of a caller that did not wait for the operator.
+func canceled(err error) error {
+	return &sandbox.OpError{Op: "enter", Class: sandbox.ErrCanceled, Usable: true, Cause: err}
 }
 
 // take waits for the turn, at most patience; zero means as long as ctx.
@@ -125,7 +224,7 @@ func (of *session) take(ctx context.Context, patience time.Duration) error {
 	case <-late:
 		return &sandbox.OpError{Op: "enter", Class: sandbox.ErrQueuedTimeout, Usable: true}
 	case <-ctx.Done():
-		return &sandbox.OpError{Op: "enter", Class: sandbox.ErrCanceled, Usable: true, Cause: ctx.Err()}
+		return canceled(ctx.Err())
 	}
 }
 
@@ -137,13 +236,23 @@ func (of *session) reset(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	defer of.give()
+	_, leave, err := of.fence.Enter(ctx, of.key)
+	if err != nil {
+		return false, canceled(err)
+	}
+	defer leave()
+	return of.clean(ctx)
+}
+
+// clean ends the kept call. Precondition: the turn is held.
+func (of *session) clean(ctx context.Context) (bool, error) {
 	if of.call == nil {
 		return false, nil
 	}
 	// The end of the call is the router's cleanup, which disposes of what cannot
 	// be reset.
 	err := of.call.Finish(ctx)
-	of.call, of.generation = nil, ""
+	of.call, of.generation, of.stopped = nil, "", false
 	return true, err
 }
 
@@ -152,12 +261,18 @@ func (of *session) reset(ctx context.Context) (bool, error) {
 func (of *session) finish() {
 	of.once.Do(func() {
 		of.end()
-		// Not life's context: what is cleaned here is there because it ended. The
-		// router bounds each step.
-		ctx := context.Background()
-		_, err := of.reset(ctx)
+		// Not life's context: what is cleaned here is there because it ended.
+		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
+		defer cancel()
+		err := of.take(ctx, 0)
+		var cleaned error
+		if err == nil {
+			// No operator is waited for: the end of a session removes its sandbox too.
+			_, cleaned = of.clean(ctx)
+			of.give()
+		}
 		purge := of.router.DisposeScope(ctx, of.key.Scope, of.key.ThreadID)
-		if err := errors.Join(err, purge.Err()); err != nil {
+		if err := errors.Join(err, cleaned, purge.Err()); err != nil {
 			of.logger.Error("the sandbox of a session is not confirmed gone", "key", of.key.String(), "error_type", sandbox.ErrorType(err))
 			return
 		}

@@ -17,7 +17,8 @@ type Place struct {
 	Kind string
 }
 
-func (p Place) compare(other Place) int {
+// Compare orders places by scope, thread, agent, call and kind.
+func (p Place) Compare(other Place) int {
 	return cmp.Or(
 		cmp.Compare(p.Key.Scope, other.Key.Scope),
 		cmp.Compare(p.Key.ThreadID, other.Key.ThreadID),
@@ -110,6 +111,6 @@ func (r *Registry[T]) Find(fits func(Place, *T) bool) []Place {
 			found = append(found, p)
 		}
 	}
-	slices.SortFunc(found, Place.compare)
+	slices.SortFunc(found, Place.Compare)
 	return found
 }

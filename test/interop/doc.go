@@ -1,3 +1,4 @@
-// Package interop runs this repository's control plane against the packages of
-// the protocol's first implementation, which are in Python. It has tests only.
+// Package interop runs this repository's control plane and its programs against
+// the packages of the protocol's first implementation, which are in Python. It
+// has tests only.
 package interop

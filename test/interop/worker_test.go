@@ -8,12 +8,20 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/rogpeppe/go-internal/testscript"
+
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/console"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/command"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox/sandboxtest"
 )
@@ -22,12 +30,36 @@ import (
 // until its input ends.
 const workerVariable = "MAF_SANDBOX_INTEROP_WORKER"
 
+// TestMain is also the programs of this repository, for tests that start them.
 func TestMain(m *testing.M) {
 	if os.Getenv(workerVariable) != "" {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	testscript.Main(tests{m}, map[string]func(){
+		cli.Program: func() { os.Exit(root.Main()) },
+		command.Program: func() {
+			f := command.New()
+			f.Console = func(ctx context.Context, hosts *fleet.Fleet) error { return console.Run(ctx, hosts, console.Config{}) }
+			os.Exit(command.Main(f))
+		},
+	})
+}
+
+// cache is the folder of images and templates of the programs that tests start:
+// capturing and booting a Python takes a second.
+var cache string
+
+type tests struct{ *testing.M }
+
+func (t tests) Run() int {
+	dir, err := os.MkdirTemp("", "maf-sandbox-interop-")
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = os.RemoveAll(dir) }() // a folder for temporary files
+	cache = filepath.Join(dir, "cache")
+	return t.M.Run()
 }
 
 // workers is a backend in memory whose sandboxes have a real process each, as

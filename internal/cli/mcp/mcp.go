@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mcp"
@@ -53,6 +54,11 @@ type Options struct {
 	MaxSessions int
 	Idle        cli.Duration
 
+	// Control lets operators see and remove the sandboxes, under ControlName if
+	// that is not empty.
+	Control     bool
+	ControlName string
+
 	Log, LogFormat cli.Choice
 
 	// Backend makes the backend of the sandboxes.
@@ -85,9 +91,17 @@ unless --cleanup says otherwise.
 
 HTTP is for this machine's loopback address. Any other address needs a bearer
 token from a file, and a proxy in front that encrypts. Requests of web pages are
-refused unless their origin is the server's own or is named by --allow-origin.`,
+refused unless their origin is the server's own or is named by --allow-origin.
+
+With --control the operator console mst shows the sandboxes, whose client and
+session each is for, and removes them: a program that runs is stopped, and the
+client's next one gets a new sandbox and is told that its names are gone. Hosts
+announce themselves to mst in a folder of this user, which
+MAF_SANDBOX_TUI_RUNTIME_DIR changes for both. The control is on a loopback port:
+any local user can reach it.`,
 		Example: `  maf-sandbox mcp
   maf-sandbox mcp --image data --memory 1GiB --timeout 5m
+  maf-sandbox mcp --control
   maf-sandbox mcp --http 127.0.0.1:8080`,
 		Args: cli.Args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -115,6 +129,8 @@ refused unless their origin is the server's own or is named by --allow-origin.`,
 	fl.StringArrayVar(&o.Origins, "allow-origin", nil, "let web pages of this `ORIGIN` make requests, such as https://agents.example; can be repeated")
 	fl.IntVar(&o.MaxSessions, "max-sessions", mcp.DefaultMaxSessions, "sessions at once, over HTTP")
 	fl.Var(&o.Idle, "idle", "end a session that has been silent for this long, over HTTP")
+	fl.BoolVar(&o.Control, "control", false, "let operators see and remove the sandboxes, with mst")
+	fl.StringVar(&o.ControlName, "control-name", "", "the `NAME` of this server for operators (default mcp-PID)")
 	fl.Var(&o.Log, "log", "what to log on standard error")
 	fl.Var(&o.LogFormat, "log-format", "how to write the log")
 	return cmd
@@ -133,6 +149,12 @@ const maxSessions = 1024
 
 // check refuses options that make no sense.
 func (o *Options) check() error {
+	switch {
+	case o.ControlName != "" && !o.Control:
+		return cli.Usagef("--control-name is for --control")
+	case len(o.ControlName) > control.MaxSourceIDBytes:
+		return cli.Usagef("--control-name has %d bytes: at most %d are allowed", len(o.ControlName), control.MaxSourceIDBytes)
+	}
 	if o.HTTP == "" {
 		for name, set := range map[string]bool{"--token-file": o.TokenFile != "", "--allow-origin": len(o.Origins) > 0} {
 			if set {
@@ -193,11 +215,32 @@ func run(ctx context.Context, o *Options) (err error) {
 	}
 	// After the server, whose sessions end first.
 	defer func() { err = errors.Join(err, backend.Close()) }()
-	server, err := o.server(backend, rules, logger)
+	routed := backend
+	var monitor *control.Monitor
+	if o.Control {
+		monitor = control.NewMonitor(backend)
+		routed = monitor
+	}
+	r, err := o.router(routed, logger)
+	if err != nil {
+		return err
+	}
+	server, err := o.server(r, rules, logger)
 	if err != nil {
 		return err
 	}
 	defer server.Close()
+	if o.Control {
+		operators, err := o.startControl(monitor, r, server, logger)
+		if err != nil {
+			return err
+		}
+		defer func() {
+			if err := operators.Close(); err != nil {
+				logger.Warn("the control has not ended in good order", "error", err)
+			}
+		}()
+	}
 
 	ctx, release := o.Factory.Interruptible(ctx)
 	defer release()
@@ -221,8 +264,8 @@ func run(ctx context.Context, o *Options) (err error) {
 	return server.ServeHTTP(ctx, listener, serveHTTP)
 }
 
-// server makes the server over a backend.
-func (o *Options) server(backend sandbox.Backend, rules []sandbox.EgressRule, logger *slog.Logger) (*mcp.Server, error) {
+// router makes the router over a backend.
+func (o *Options) router(backend sandbox.Backend, logger *slog.Logger) (*router.Router, error) {
 	var isolation sandbox.Isolation
 	if err := isolation.UnmarshalText([]byte(o.MinIsolation.Value)); err != nil {
 		return nil, err
@@ -231,12 +274,13 @@ func (o *Options) server(backend sandbox.Backend, rules []sandbox.EgressRule, lo
 	if o.Cleanup.Value == cleanupDispose {
 		cleanup = sandbox.CleanupDispose
 	}
-	r, err := router.New(router.Config{
+	return router.New(router.Config{
 		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: requests{logger},
 	})
-	if err != nil {
-		return nil, err
-	}
+}
+
+// server makes the server over a router.
+func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, logger *slog.Logger) (*mcp.Server, error) {
 	return mcp.New(mcp.Config{
 		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Logger: logger,
 		Tool: codeact.Config{

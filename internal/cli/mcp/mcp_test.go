@@ -58,7 +58,7 @@ func TestOptionsAreParsed(t *testing.T) {
 	}
 	o, err = parse(t, "--http", "[::1]:80", "--image", "data", "--memory", "1GiB", "--timeout", "5m", "--max-output", "2MiB", "--limits", "rlimit",
 		"--cleanup", "dispose", "--min-isolation", "os_process", "--allow", "a.example", "--allow", "b.example", "--allow-private", "c.example",
-		"--allow-origin", "https://x.example:8443", "--max-sessions", "3", "--idle", "1m", "--log", "debug")
+		"--allow-origin", "https://x.example:8443", "--max-sessions", "3", "--idle", "1m", "--log", "debug", "--control", "--control-name", "desk")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +67,7 @@ func TestOptionsAreParsed(t *testing.T) {
 		t.Errorf("rules %v, private %v, %v", rules, private, err)
 	}
 	if o.Image != "data" || o.Memory.Bytes != 1<<30 || o.Timeout.Value != 5*time.Minute || o.MaxOutput.Bytes != 2<<20 || o.Limits.Value != "rlimit" ||
-		o.Cleanup.Value != "dispose" || o.MinIsolation.Value != "os_process" || len(o.AllowPrivate) != 1 || o.MaxSessions != 3 || o.Idle.Value != time.Minute {
+		o.Cleanup.Value != "dispose" || o.MinIsolation.Value != "os_process" || len(o.AllowPrivate) != 1 || !o.Control || o.ControlName != "desk" || o.MaxSessions != 3 || o.Idle.Value != time.Minute {
 		t.Errorf("got %+v", o)
 	}
 }
@@ -85,6 +85,8 @@ func TestOptionsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		{"an origin for the standard streams", []string{"--allow-origin", "https://x"}, "--allow-origin is for --http"},
 		{"an origin with a path", []string{"--http", "127.0.0.1:1", "--allow-origin", "https://x/"}, "is no origin"},
 		{"an origin without a scheme", []string{"--http", "127.0.0.1:1", "--allow-origin", "x.example"}, "is no origin"},
+		{"a name without a control", []string{"--control-name", "x"}, "--control-name is for --control"},
+		{"a name without end", []string{"--control", "--control-name", strings.Repeat("x", 1025)}, "at most 1024"},
 		{"no sessions", []string{"--http", "127.0.0.1:1", "--max-sessions", "0"}, "from 1 to 1024"},
 	} {
 		t.Run(r.name, func(t *testing.T) {

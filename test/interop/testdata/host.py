@@ -3,8 +3,9 @@
 usage: python host.py DIRECTORY SOURCE_ID KIND [DIRECTORY SOURCE_ID KIND ...]
 
 KIND is "demo" for records in memory, "real" for a monitored backend whose
-sandboxes live in this process and whose workers are processes, or the name of a
-fault. Prints "ready" when all are announced, and ends when its input does.
+sandboxes live in this process and whose workers are processes, with the threads
+t-1 and t-2 of tenant, "real=SCOPE/THREAD" for one with this conversation, or the
+name of a fault. Prints "ready" when all are announced, and ends when its input does.
 """
 
 import asyncio
@@ -107,12 +108,12 @@ class Backend:
         return ScopePurge(self.end(lambda k, d: (k.scope, k.thread_id) == (scope, thread)), None)
 
 
-async def real(source):
+async def real(source, conversations):
     monitored = MonitoredSandboxBackend(Backend())
     router = MonitoredSandboxRouter([monitored], min_cleanup=Cleanup.RESET)
-    for thread in ("t-1", "t-2"):
+    for scope, thread in conversations:
         await router.acquire(
-            SandboxKey("tenant", thread, "agent"),
+            SandboxKey(scope, thread, "agent"),
             SandboxSpec(
                 kind="python",
                 work_dir=None,
@@ -197,7 +198,9 @@ async def main(arguments):
             if kind == "demo":
                 control = MemoryControl.demo(source_id=source)
             elif kind == "real":
-                control = await real(source)
+                control = await real(source, [("tenant", "t-1"), ("tenant", "t-2")])
+            elif kind.startswith("real="):
+                control = await real(source, [tuple(kind.removeprefix("real=").split("/"))])
             else:
                 control = Faulty(source, kind)
             await servers.enter_async_context(

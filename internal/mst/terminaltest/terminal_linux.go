@@ -1,4 +1,4 @@
-package main
+package terminaltest
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is a terminal with mst on it.
-type terminal struct {
-	t    *testing.T
+// Terminal is a terminal with a program on it.
+type Terminal struct {
+	t    testing.TB
 	tty  *os.File
 	fd   int      // of tty, while that is open
 	side *os.File // the program's side, to look at its modes at the end
@@ -37,7 +37,9 @@ type terminal struct {
 // patience bounds a hang.
 const patience = 30 * time.Second
 
-func play(t *testing.T, width, height int, env string, args ...string) *terminal {
+// Play starts the program on a terminal of this size, which is killed at the end
+// of the test. A size of zero is that of a terminal that does not say it.
+func Play(t testing.TB, width, height int, cmd *exec.Cmd) *Terminal {
 	t.Helper()
 	opened, side, err := pty.Open()
 	if err != nil {
@@ -54,12 +56,13 @@ func play(t *testing.T, width, height int, env string, args ...string) *terminal
 		t.Fatal(err)
 	}
 	tty := os.NewFile(uintptr(fd), "terminal")
-	c := &terminal{t: t, tty: tty, fd: fd, side: side, emu: vt.NewSafeEmulator(cmp.Or(width, 80), cmp.Or(height, 24)), done: make(chan error, 1), more: make(chan struct{}, 1)}
-	c.resize(width, height)
-	c.cmd = exec.Command(os.Args[0], args...)
-	c.cmd.Env = append(os.Environ(), playEnv+"="+env, "TERM="+cmp.Or(os.Getenv(termEnv), "xterm-256color"), "MAF_SANDBOX_TUI_RUNTIME_DIR="+cmp.Or(os.Getenv(dirEnv), t.TempDir()+"/none"), "TMPDIR="+t.TempDir())
-	c.cmd.Stdin, c.cmd.Stdout, c.cmd.Stderr = side, side, side
-	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	c := &Terminal{
+		t: t, tty: tty, fd: fd, side: side, cmd: cmd, emu: vt.NewSafeEmulator(cmp.Or(width, 80), cmp.Or(height, 24)),
+		done: make(chan error, 1), more: make(chan struct{}, 1),
+	}
+	c.Resize(width, height)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = side, side, side
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,8 @@ func play(t *testing.T, width, height int, env string, args ...string) *terminal
 	return c
 }
 
-func (c *terminal) resize(width, height int) {
+// Resize makes the terminal another size.
+func (c *Terminal) Resize(width, height int) {
 	c.t.Helper()
 	if width > 0 && height > 0 {
 		c.drawing.Lock()
@@ -109,20 +113,22 @@ func (c *terminal) resize(width, height int) {
 	}
 }
 
-func (c *terminal) screen() string {
+// Screen is what a person sees now.
+func (c *Terminal) Screen() string {
 	c.drawing.Lock()
 	defer c.drawing.Unlock()
 	return c.emu.String()
 }
 
-func (c *terminal) output() string {
+// Output is every byte that the program has written.
+func (c *Terminal) Output() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.raw.String()
 }
 
-// until waits until what is true, which can only change with output.
-func (c *terminal) until(what string, is func() bool) {
+// Until waits until what is true, which can only change with output.
+func (c *Terminal) Until(what string, is func() bool) {
 	c.t.Helper()
 	limit := time.After(patience)
 	for !is() {
@@ -130,29 +136,34 @@ func (c *terminal) until(what string, is func() bool) {
 		case <-c.more:
 		case <-time.After(50 * time.Millisecond): // a child's state changes without output
 		case <-limit:
-			c.t.Fatalf("%s does not happen; the screen is\n%s", what, c.screen())
+			c.t.Fatalf("%s does not happen; the screen is\n%s", what, c.Screen())
 		}
 	}
 }
 
-func (c *terminal) sees(text string) {
+// Sees waits until the screen has the text.
+func (c *Terminal) Sees(text string) {
 	c.t.Helper()
-	c.until("seeing "+text, func() bool { return strings.Contains(c.screen(), text) })
+	c.Until("seeing "+text, func() bool { return strings.Contains(c.Screen(), text) })
 }
 
-func (c *terminal) seesNot(text string) {
+// SeesNot waits until the screen does not have the text.
+func (c *Terminal) SeesNot(text string) {
 	c.t.Helper()
-	c.until("not seeing "+text, func() bool { return !strings.Contains(c.screen(), text) })
+	c.Until("not seeing "+text, func() bool { return !strings.Contains(c.Screen(), text) })
 }
 
-func (c *terminal) types(keys string) {
+// Types types keys, as the terminal sends them.
+func (c *Terminal) Types(keys string) {
 	c.t.Helper()
 	if _, err := io.WriteString(c.tty, keys); err != nil {
 		c.t.Fatal(err)
 	}
 }
 
-func (c *terminal) ends() int {
+// Ends waits for the program's end and gives its exit status, and 1000 and the
+// signal for one that a signal killed.
+func (c *Terminal) Ends() int {
 	c.t.Helper()
 	select {
 	case err := <-c.done:
@@ -169,15 +180,15 @@ func (c *terminal) ends() int {
 			c.t.Fatal(err)
 		}
 	case <-time.After(patience):
-		c.t.Fatalf("the program does not end; the screen is\n%s", c.screen())
+		c.t.Fatalf("the program does not end; the screen is\n%s", c.Screen())
 	}
 	return -1
 }
 
-// sane fails unless the terminal is as it was before.
-func (c *terminal) sane() {
+// Sane fails unless the terminal is as it was before.
+func (c *Terminal) Sane() {
 	c.t.Helper()
-	c.until("a cooked terminal", func() bool {
+	c.Until("a cooked terminal", func() bool {
 		mode, err := unix.IoctlGetTermios(int(c.side.Fd()), unix.TCGETS)
 		if err != nil {
 			c.t.Fatal(err)
@@ -191,9 +202,22 @@ func (c *terminal) sane() {
 		{"paste brackets", "\x1b[?2004h", "\x1b[?2004l"},
 		{"a hidden cursor", "\x1b[?25l", "\x1b[?25h"},
 	} {
-		c.until("end of "+m.what, func() bool {
-			out := c.output()
+		c.Until("end of "+m.what, func() bool {
+			out := c.Output()
 			return strings.LastIndex(out, m.on) <= strings.LastIndex(out, m.off)
 		})
+	}
+}
+
+// Signal sends the program a signal.
+func (c *Terminal) Signal(s os.Signal) {
+	_ = c.cmd.Process.Signal(s) // it may have ended
+}
+
+// HangUp takes the terminal away.
+func (c *Terminal) HangUp() {
+	c.t.Helper()
+	if err := errors.Join(c.side.Close(), c.tty.Close()); err != nil {
+		c.t.Fatal(err)
 	}
 }
