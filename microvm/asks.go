@@ -20,35 +20,51 @@ type asks struct {
 	serve func(ctx context.Context, name string, request []byte) wire.Answer
 	// reply sends an answer to a call. It calls answered.
 	reply func(call uint32, a wire.Answer)
+	// budget is what all sandboxes share.
+	budget *budget
 
 	mu      sync.Mutex
 	pending map[uint32]pending
 	bytes   int
+	reading int           // taken of the budget for the ask that is being read
 	idle    chan struct{} // closed when nothing is pending, for who waits for it
 }
 
 type pending struct {
 	cancel context.CancelFunc
 	bytes  int
+	taken  int // of the budget
 }
 
-// begin works on an ask. The error is a worker that asks too much at once, or
+// begin works on an ask.
+func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
+	ctx, cancel := context.WithCancel(ctx)
+	serve := func() wire.Answer {
+		defer cancel()
+		return a.serve(ctx, ask.Name, ask.Payload)
+	}
+	err := a.open(number, ask.ID, len(ask.Payload), serve, cancel)
+	if err != nil {
+		cancel()
+	}
+	return err
+}
+
+// open has an ask served. The error is a worker that asks too much at once, or
 // uses a number twice. An answer may be on its way when the next ask comes: one
 // more than the engine allows is no offence.
-func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
+func (a *asks) open(number, id uint32, size int, serve func() wire.Answer, cancel context.CancelFunc) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	size := len(ask.Payload)
-	if _, twice := a.pending[ask.ID]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
-		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, ask.ID, size, len(a.pending), a.bytes)
+	if _, twice := a.pending[id]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
+		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, id, size, len(a.pending), a.bytes)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	a.pending[ask.ID] = pending{cancel, size}
+	a.pending[id] = pending{cancel, size, a.reading}
 	a.bytes += size
+	a.reading = 0
 	go func() {
-		defer cancel()
-		answer := a.serve(ctx, ask.Name, ask.Payload)
-		answer.ID = ask.ID
+		answer := serve()
+		answer.ID = id
 		a.reply(number, answer)
 	}()
 	return nil
@@ -78,6 +94,7 @@ func (a *asks) answered(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.bytes -= a.pending[id].bytes
+	a.budget.give(a.pending[id].taken)
 	delete(a.pending, id)
 	if len(a.pending) == 0 && a.idle != nil {
 		close(a.idle)

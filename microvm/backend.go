@@ -30,11 +30,18 @@ type Backend struct {
 	realm  *realm
 	pools  *pools
 
+	// asked bounds what programs have asked of the host.
+	asked budget
+
 	// reached is the isolation of an engine that has to be tried.
 	reached func() sandbox.Isolation
 
 	// reporter hears what programs reach for; nil for nobody.
 	reporter atomic.Pointer[func(sandbox.EgressObservation)]
+
+	// open ends with Close, and with it every acquire that is under way.
+	open context.Context
+	shut context.CancelFunc
 
 	mu     sync.Mutex
 	joined bool // a user of the realm
@@ -57,7 +64,8 @@ func newBackend(c Config, s system) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{config: c, system: s, realm: realmOf(c)}
+	b := &Backend{config: c, system: s, realm: realmOf(c), asked: budget{limit: maxAskedTogether}}
+	b.open, b.shut = context.WithCancel(context.Background())
 	b.reached = sync.OnceValue(func() sandbox.Isolation { return s.isolation(c.Engine) })
 	b.pools = &pools{config: c, system: s, realm: b.realm, byName: map[imageName]*pool{}}
 	return b, nil
@@ -98,7 +106,7 @@ func (b *Backend) Prepare(ctx context.Context) error {
 	if err := b.join(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.config.StartupTimeout)
+	ctx, cancel := b.starting(ctx)
 	defer cancel()
 	w, err := b.pools.acquire(ctx, b.imageOf(sandbox.Spec{}))
 	if err != nil {
@@ -133,6 +141,21 @@ func (b *Backend) join() error {
 	}
 	b.joined = true
 	return nil
+}
+
+// starting bounds an acquire: by the StartupTimeout, and by Close.
+func (b *Backend) starting(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithTimeout(ctx, b.config.StartupTimeout)
+	stop := context.AfterFunc(b.open, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// unless is the error of an acquire, unless the backend was closed meanwhile.
+func (b *Backend) unless(err error) error {
+	if b.isClosed() {
+		return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	}
+	return err
 }
 
 func (b *Backend) isClosed() bool {
@@ -173,16 +196,16 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	if err := b.join(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, b.config.StartupTimeout)
+	ctx, cancel := b.starting(ctx)
 	defer cancel()
 	place := places.Place{Key: key, Kind: spec.Kind}
 	slot, err := b.realm.sandboxes.Enter(ctx, place)
 	if err != nil {
-		return nil, over(ctx, opAcquire, false)
+		return nil, b.unless(over(ctx, opAcquire, false))
 	}
 	defer b.realm.sandboxes.Leave(slot)
-	if b.isClosed() {
-		return nil, &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+	if err := b.unless(nil); err != nil {
+		return nil, err
 	}
 	if live := slot.Thing(); live != nil {
 		if live.alive() {
@@ -193,7 +216,7 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 		}
 		// A lost sandbox must be gone before another takes its place.
 		if err := live.release(ctx); err != nil {
-			return nil, unavailable("the lost sandbox is not confirmed gone", err)
+			return nil, b.unless(unavailable("the lost sandbox is not confirmed gone", err))
 		}
 		b.realm.sandboxes.Put(slot, nil)
 	}
@@ -214,10 +237,10 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	if b.isClosed() {
 		// Close may have looked before the sandbox was there.
 		s.lose(sandbox.ErrClosed, nil)
-		if err := s.release(ctx); err == nil {
+		if err := s.release(context.WithoutCancel(ctx)); err == nil {
 			b.realm.sandboxes.Put(slot, nil)
 		}
-		return nil, &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+		return nil, b.unless(nil)
 	}
 	return s, nil
 }
@@ -228,7 +251,7 @@ func (b *Backend) startFailure(ctx context.Context, err error) error {
 	var refusal *sandbox.RefusalError
 	switch {
 	case b.isClosed():
-		return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrClosed}
+		return b.unless(err)
 	case errors.As(err, &failure), errors.As(err, &refusal):
 		return err
 	case ctx.Err() != nil:
@@ -253,14 +276,17 @@ func over(ctx context.Context, op string, started bool) error {
 
 // Close implements sandbox.Backend: it disposes of the sandboxes that this value
 // made, ends its supervisors and gives up the ownership, unless another backend
-// of this process has it too.
+// of this process has it too. Acquires that are under way end at once. What is
+// not confirmed gone within the CleanupTimeout is an error; Close can be called
+// again.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	b.closed = true
 	b.mu.Unlock()
+	b.shut()
 	_, failure := b.disposeAll(context.Background(), selection{
 		fits:  func(_ places.Place, s *Sandbox) bool { return s != nil && s.backend == b },
-		class: sandbox.ErrClosed,
+		class: sandbox.ErrClosed, patience: b.config.CleanupTimeout,
 	})
 	ctx, cancel := context.WithTimeout(context.Background(), b.config.CleanupTimeout)
 	defer cancel()

@@ -138,13 +138,15 @@ type Config struct {
 	// belong to no key until they are acquired.
 	Pool int
 	// Namespace names the sandboxes that this host owns on this machine;
-	// "default" when empty. One process at a time owns a namespace.
+	// "default" when empty. One process of a user at a time owns a namespace.
 	Namespace string
 	// Private gives the backend a namespace that nobody else can ask for, for
 	// programs that make sandboxes for themselves alone.
 	Private bool
-	// LockDir is the folder of the owner's lock, absolute; when empty /run/lock
-	// where it can be written to, else a folder of the user.
+	// LockDir is the folder of the owner's lock, absolute; when empty one that
+	// this user alone can look into, below /run/lock where that is possible. Who
+	// can open a lock file can keep others from its namespace: a folder for several
+	// users has to be root's, and so has the file.
 	LockDir string
 	// WorkerPath is the program that supervisor and workers execute, absolute;
 	// this program when empty. It must import this package.
@@ -163,7 +165,10 @@ type Config struct {
 	// nil.
 	Logger *slog.Logger
 	// Progress, if set, hears in a few words what a first use is waiting for.
-	// It is called from any goroutine.
+	// It is called from any goroutine, one call after the other for each image.
+	// The acquire waits until it returns, within the time that the acquire has. It
+	// may call the backend: no lock is held. An acquire of the same image waits
+	// there for the one that reports.
 	Progress func(string)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/owner"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
@@ -21,6 +22,9 @@ type selection struct {
 	id string
 	// class is what the sandbox says from then on.
 	class error
+	// patience bounds the wait for the turn of a place, which another backend of
+	// the realm may have; zero: as long as the context lasts.
+	patience time.Duration
 }
 
 // Dispose implements sandbox.Backend. It waits for the turn of each place as
@@ -100,7 +104,13 @@ func (b *Backend) disposeAll(ctx context.Context, what selection) (int, *sandbox
 }
 
 func (b *Backend) dispose(ctx context.Context, p places.Place, what selection) (bool, error) {
-	slot, err := b.realm.sandboxes.Enter(ctx, p)
+	turn := ctx
+	if what.patience > 0 {
+		var cancel context.CancelFunc
+		turn, cancel = context.WithTimeout(ctx, what.patience)
+		defer cancel()
+	}
+	slot, err := b.realm.sandboxes.Enter(turn, p)
 	if err != nil {
 		return false, fmt.Errorf("wait for a turn: %w", err)
 	}

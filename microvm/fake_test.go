@@ -20,6 +20,10 @@ type fakeSystem struct {
 	serve func(w *fakeWorker)
 	// ownErr, launchErr and acquireErr keep things from working.
 	ownErr, launchErr, acquireErr error
+	// boot and capture, if set, are called by what starts a worker and what looks
+	// for an image.
+	boot    func(ctx context.Context) error
+	capture func(ctx context.Context, c Config) error
 
 	mu       sync.Mutex
 	launched int
@@ -49,11 +53,14 @@ func (o fakeOwnership) Release() error {
 	return nil
 }
 
-func (s *fakeSystem) image(_ context.Context, _ Config, name, _ string) (string, error) {
+func (s *fakeSystem) image(ctx context.Context, c Config, name, _ string) (string, error) {
+	if s.capture != nil {
+		return "/" + name, s.capture(ctx, c)
+	}
 	return "/" + name, nil
 }
 
-func (s *fakeSystem) launch(Config, string, ownership) (supervisor, error) {
+func (s *fakeSystem) launch(Config, string, string, ownership) (supervisor, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.launched++
@@ -66,7 +73,12 @@ type fakeSupervisor struct {
 	once   sync.Once
 }
 
-func (s *fakeSupervisor) Acquire(context.Context) (process, error) {
+func (s *fakeSupervisor) Acquire(ctx context.Context) (process, error) {
+	if boot := s.system.boot; boot != nil {
+		if err := boot(ctx); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.system.acquireErr; err != nil {
 		var gone *goneError
 		if errors.As(err, &gone) {
@@ -104,8 +116,9 @@ func (s *fakeSupervisor) Done() <-chan struct{} { return s.done }
 type fakeWorker struct {
 	conn, theirs, side, theirSide net.Conn
 
-	r *wire.Reader
-	w *wire.Writer
+	r   *wire.Reader
+	out sync.Mutex // guards w
+	w   *wire.Writer
 
 	mu    sync.Mutex
 	cause error
@@ -168,6 +181,8 @@ func (w *fakeWorker) send(kind wire.Kind, call uint32, v any) {
 	if !ok {
 		b, _ = wire.Encode(v)
 	}
+	w.out.Lock()
+	defer w.out.Unlock()
 	_ = w.w.Write(wire.Frame{Kind: kind, Call: call, Payload: b})
 }
 

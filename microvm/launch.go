@@ -17,8 +17,9 @@ type system interface {
 	// image finds the image file of a spec: its name and the ID it must have,
 	// each empty if that does not matter.
 	image(ctx context.Context, c Config, name, id string) (string, error)
-	// launch starts a supervisor for an image.
-	launch(c Config, image string, o ownership) (supervisor, error)
+	// launch starts a supervisor for an image file, which must have the ID unless
+	// that is empty. Every worker makes sure of it again.
+	launch(c Config, image, id string, o ownership) (supervisor, error)
 }
 
 // ownership is a held owner's lock.

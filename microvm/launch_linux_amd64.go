@@ -83,15 +83,19 @@ func resolve(store *image.Store, name, id string) (string, error) {
 		return "", err
 	}
 	if id != "" && info.ID != id {
-		return "", &sandbox.RefusalError{
-			Reason: sandbox.ErrNotSupported, Subject: "spec.image_id", Asked: fmt.Sprintf("%.80q", id),
-			Allowed: fmt.Sprintf("%s, the image of that name", info.ID), Decider: decider,
-		}
+		return "", otherImage(id, info.ID+", the image of that name")
 	}
 	return info.Path, nil
 }
 
-func (thisSystem) launch(c Config, file string, o ownership) (supervisor, error) {
+// otherImage is the refusal of an image that is not the one asked for.
+func otherImage(id, allowed string) error {
+	return &sandbox.RefusalError{
+		Reason: sandbox.ErrNotSupported, Subject: "spec.image_id", Asked: fmt.Sprintf("%.80q", id), Allowed: allowed, Decider: decider,
+	}
+}
+
+func (thisSystem) launch(c Config, file, id string, o ownership) (supervisor, error) {
 	lock, ok := o.(*owner.Lock)
 	if !ok {
 		return nil, fmt.Errorf("an ownership that is a %T", o)
@@ -106,17 +110,20 @@ func (thisSystem) launch(c Config, file string, o ownership) (supervisor, error)
 	s, err := supervise.Start(supervise.Config{
 		Path: c.WorkerPath, Lock: lock.File(), Role: worker.Role, Spare: c.Pool, Limits: limits, StartTimeout: c.StartupTimeout,
 		Start: wire.Start{
-			Engine: string(c.Engine), Image: file, Templates: filepath.Join(c.CacheDir, "templates"), Memory: c.Memory, Grace: c.Grace, Warm: c.Pool > 0,
+			Engine: string(c.Engine), Image: file, ImageID: id, Templates: filepath.Join(c.CacheDir, "templates"), Memory: c.Memory, Grace: c.Grace, Warm: c.Pool > 0,
 		},
 	})
 	if err != nil {
 		return nil, unavailable("no supervisor", err)
 	}
-	return supervised{s}, nil
+	return supervised{s, id}, nil
 }
 
 // supervised is package supervise in the words of this one.
-type supervised struct{ *supervise.Supervisor }
+type supervised struct {
+	*supervise.Supervisor
+	id string // that its image must have, or empty
+}
 
 func (s supervised) Acquire(ctx context.Context) (process, error) {
 	w, err := s.Supervisor.Acquire(ctx)
@@ -126,6 +133,8 @@ func (s supervised) Acquire(ctx context.Context) (process, error) {
 		return supervisedWorker{w}, nil
 	case errors.Is(err, supervise.ErrSupervisor):
 		return nil, &goneError{err}
+	case errors.As(err, &failed) && failed.Kind == string(engine.KindRefused) && s.id != "":
+		return nil, otherImage(s.id, failed.Message)
 	case errors.As(err, &failed):
 		return nil, startFailure(failed)
 	}

@@ -25,4 +25,6 @@ func (s thisSystem) image(context.Context, Config, string, string) (string, erro
 	return "", s.refuse()
 }
 
-func (s thisSystem) launch(Config, string, ownership) (supervisor, error) { return nil, s.refuse() }
+func (s thisSystem) launch(Config, string, string, ownership) (supervisor, error) {
+	return nil, s.refuse()
+}

@@ -43,15 +43,16 @@ type link struct {
 }
 
 // newLink makes a link of a line of calls and a side line. serve, if not nil,
-// answers what programs ask.
-func newLink(conn, side net.Conn, serve func(context.Context, string, []byte) wire.Answer) *link {
+// answers what programs ask, within the budget.
+func newLink(conn, side net.Conn, b *budget, serve func(context.Context, string, []byte) wire.Answer) *link {
 	l := &link{conn: conn, w: wire.NewWriter(conn), side: side, aside: wire.NewWriter(side)}
 	if serve != nil {
-		l.asks = &asks{serve: serve, reply: l.answer, pending: map[uint32]pending{}}
+		l.asks = &asks{serve: serve, reply: l.answer, budget: b, pending: map[uint32]pending{}}
 	}
 	l.r = wire.NewReader(bufio.NewReaderSize(wire.NewLine(conn, lookout), readAhead), maxReply)
 	if serve != nil {
 		l.r.Allow(wire.KindAsk, wire.MaxPayload)
+		l.r.Gate(wire.KindAsk, freeAsk, l.asks.room)
 	}
 	return l
 }
@@ -111,6 +112,9 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 // receive takes in what a worker sends for a call until that is done. ask, if
 // not nil, takes what its program asks.
 func (l *link) receive(number uint32, c call, ask func(wire.Ask) error) (wire.Done, error) {
+	if l.asks != nil {
+		defer l.asks.unread()
+	}
 	for {
 		f, err := l.r.Next()
 		if err != nil {
@@ -126,6 +130,10 @@ func (l *link) receive(number uint32, c call, ask func(wire.Ask) error) (wire.Do
 			return d, err
 		case (f.Kind == wire.KindStdout || f.Kind == wire.KindStderr) && c.output != nil:
 			if err := c.output(f.Kind, f.Payload); err != nil {
+				return wire.Done{}, err
+			}
+		case f.Kind == wire.KindAsk && ask != nil && f.Cut:
+			if err := l.asks.refuse(number, f.Payload); err != nil {
 				return wire.Done{}, err
 			}
 		case f.Kind == wire.KindAsk && ask != nil:

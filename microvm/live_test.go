@@ -94,7 +94,7 @@ func TestAnIdleWorkerThatIsKilledIsReplaced(t *testing.T) {
 	killed := workers(t) // the sandbox's and the spare ones
 	signalAll(killed, unix.SIGKILL)
 	for _, pid := range killed { // until then one may be given out that is dying
-		eventually(t, "a killed worker is gone", func() bool { return stateOf(pid) == "" })
+		eventually(t, "a killed worker is gone", func() bool { return len(stat(pid)) == 0 })
 	}
 	eventually(t, "the sandbox is known to be lost", func() bool { return !s.alive() })
 	again := get(t, b, key())

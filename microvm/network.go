@@ -55,7 +55,12 @@ func (n network) serve(ctx context.Context, name string, request []byte) wire.An
 }
 
 // ObserveEgress has every request of a program reported, allowed or not, from
-// any goroutine; nil ends it. A router calls it.
+// any goroutine; nil ends it. A router calls it. report is called when the request
+// is done and before its program hears of it. The program waits for it, within its
+// time limit; a run that is over waits another second, so that a report that does
+// not return costs its own sandbox requests and nobody else anything. It may call
+// the backend, and dispose of the sandbox: no lock is held. Only a run or a reset
+// of that very sandbox would wait for itself.
 func (b *Backend) ObserveEgress(report func(sandbox.EgressObservation)) { b.reporter.Store(&report) }
 
 func (b *Backend) observe(s *Sandbox, o egress.Observation) {

@@ -134,7 +134,9 @@ func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervi
 			return s, nil
 		}
 	}
-	file, err := p.system.image(ctx, p.config, name.name, name.id)
+	config := p.config
+	config.Progress = within(ctx, config.Progress)
+	file, err := p.system.image(ctx, config, name.name, name.id)
 	if err != nil {
 		return nil, err
 	}
@@ -147,12 +149,31 @@ func (p *pools) running(ctx context.Context, one *pool, name imageName) (supervi
 	if err != nil {
 		return nil, unavailable("", err)
 	}
-	s, err := p.system.launch(p.config, file, lock)
+	s, err := p.system.launch(p.config, file, name.id, lock)
 	if err != nil {
 		return nil, err
 	}
 	one.supervisor = s
 	return s, nil
+}
+
+// within has the host's function called on a goroutine of its own, and waited for
+// as long as the context lasts: one that does not return keeps nobody.
+func within(ctx context.Context, progress func(string)) func(string) {
+	if progress == nil {
+		return nil
+	}
+	return func(text string) {
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			progress(text)
+		}()
+		select {
+		case <-done:
+		case <-ctx.Done():
+		}
+	}
 }
 
 // close ends all supervisors. It can be called again.

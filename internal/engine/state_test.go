@@ -265,6 +265,18 @@ func TestMemoryIsASizeOfTheMachineNotOfTheTemplate(t *testing.T) {
 	}
 }
 
+func TestAnImageThatIsNotTheOneAskedForIsRefused(t *testing.T) {
+	tm := template(t, nil)
+	id := tm.Info().Image
+	template(t, func(c *engine.Config) { c.ImageID = id })
+	for _, other := range []string{strings.Repeat("0", 64), strings.ToUpper(id), id[:63], "\x1b[2J"} {
+		_, err := engine.Open(context.Background(), engine.Config{Image: imageOf(t, image.Options{}), ImageID: other, Platform: hosttest.Open(t)})
+		if !errors.Is(err, engine.ErrRefused) || !strings.Contains(err.Error(), id) || strings.ContainsRune(err.Error(), 0x1b) {
+			t.Errorf("%q: %v", other, err)
+		}
+	}
+}
+
 func TestLiveOutputArrivesLineByLine(t *testing.T) {
 	vm := machine(t, template(t, nil))
 	for _, live := range []bool{true, false, true} {

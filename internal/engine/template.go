@@ -45,6 +45,9 @@ const (
 type Config struct {
 	// Image is the path of an image file.
 	Image string
+	// ImageID is the ID that the image must have; empty if any will do. Another
+	// image is refused before anything of it is run.
+	ImageID string
 	// Cache is the folder that keeps templates between processes; empty means
 	// none is kept.
 	Cache string
@@ -89,6 +92,10 @@ func Open(ctx context.Context, c Config) (*Template, error) {
 	im, err := image.Open(c.Image)
 	if err != nil {
 		return nil, &Error{Kind: KindUnavailable, Message: "the image cannot be used", Cause: err}
+	}
+	if c.ImageID != "" && c.ImageID != im.ID() {
+		err := refused("the image %s has the ID %s; asked for was %.80q", c.Image, im.ID(), c.ImageID)
+		return nil, errors.Join(err, im.Close())
 	}
 	t := &Template{config: c, memory: uint64(c.Memory), image: im}
 	if t.base, err = newBase(im); err == nil {

@@ -49,9 +49,13 @@
 //   - Sockets are used with read, write, readv and writev. The message calls
 //     (sendmsg, recvmsg) are not allowed: they carry descriptors, and a filter
 //     cannot look at that.
-//   - Threads can be made; the number is not limited here, because RLIMIT_NPROC
-//     counts all processes of the user and a Go program that cannot make a
-//     thread dies. A cgroup's pids.max is the place for that.
+//   - Threads can be made. RLIMIT_NPROC counts all processes and threads of the
+//     user, and a Go program that cannot make a thread dies, so it is no bound for
+//     one worker: a cgroup's pids.max is the place for that. Enter lowers it all
+//     the same, by an eighth: that much of what the user may have is beyond the
+//     reach of all jailed processes together, so that one that makes threads
+//     without end cannot keep host, supervisor and shell from theirs. Linux does
+//     not count for root.
 //   - A child that is traced already can be traced on (Spec.Trace), by requests
 //     that neither let it go nor give it a signal. What it may do itself is for a
 //     filter of its own to say: it is outside this jail. Landlock permits no new

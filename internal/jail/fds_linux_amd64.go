@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"os"
@@ -32,12 +31,9 @@ func closeOthers(keep []int) (runtimes []int, highest int, err error) {
 	return runtimes, max(next-1, 0), unix.CloseRange(uint(next), math.MaxUint32, 0)
 }
 
-// runtimeDescriptors finds the descriptors of the runtime's network poller,
-// which it gives no other way to. Those that were inherited do not count: a
-// descriptor that has survived an exec is not marked close-on-exec, while the
-// runtime's are. A poller that this program made itself is taken for the
-// runtime's; it is of no use but to wait.
-func runtimeDescriptors() ([]int, error) {
+// Descriptors are all that this process has open, but for the one that it takes to
+// find out.
+func Descriptors() ([]int, error) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
 		return nil, err
@@ -48,10 +44,26 @@ func runtimeDescriptors() ([]int, error) {
 		if err != nil {
 			return nil, fmt.Errorf("/proc/self/fd has %q", e.Name())
 		}
-		target, err := os.Readlink("/proc/self/fd/" + e.Name())
-		if errors.Is(err, os.ErrNotExist) {
-			continue // the folder's own
+		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
+			fds = append(fds, fd)
 		}
+	}
+	return fds, nil
+}
+
+// runtimeDescriptors finds the descriptors of the runtime's network poller,
+// which it gives no other way to. Those that were inherited do not count: a
+// descriptor that has survived an exec is not marked close-on-exec, while the
+// runtime's are. A poller that this program made itself is taken for the
+// runtime's; it is of no use but to wait.
+func runtimeDescriptors() ([]int, error) {
+	all, err := Descriptors()
+	if err != nil {
+		return nil, err
+	}
+	var fds []int
+	for _, fd := range all {
+		target, err := os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 		if err != nil {
 			return nil, err
 		}

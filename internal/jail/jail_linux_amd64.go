@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/net/bpf"
@@ -134,6 +137,10 @@ func enter(spec Spec) (r Report, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
+	threads, err := threadLimit()
+	if err != nil {
+		return r, err
+	}
 	highest := 0
 	if r.Runtime, highest, err = closeOthers(spec.Keep); err != nil {
 		return r, fmt.Errorf("close descriptors: %w", err)
@@ -147,7 +154,7 @@ func enter(spec Spec) (r Report, err error) {
 	if r.Landlock, err = restrictLandlock(); err != nil {
 		return r, fmt.Errorf("landlock: %w", err)
 	}
-	if err := limit(spec.DataLimit, highest); err != nil {
+	if err := limit(spec.DataLimit, threads, highest); err != nil {
 		return r, err
 	}
 	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
@@ -172,8 +179,34 @@ func settleRuntime() {
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
 }
 
+// reserve is the part of RLIMIT_NPROC that no jailed process can reach: an
+// eighth.
+const reserve = 8
+
+// threadLimit is what RLIMIT_NPROC is lowered to. Without one the kernel's own
+// default is the measure, half of all threads that there can be (set_max_threads
+// in kernel/fork.c).
+func threadLimit() (uint64, error) {
+	var own unix.Rlimit
+	if err := unix.Prlimit(0, unix.RLIMIT_NPROC, nil, &own); err != nil {
+		return 0, fmt.Errorf("limit of processes: %w", err)
+	}
+	n := own.Cur // which is what holds for the host, too
+	if n == unix.RLIM_INFINITY {
+		b, err := os.ReadFile("/proc/sys/kernel/threads-max")
+		if err != nil {
+			return n, nil //nolint:nilerr // a /proc without it: there is no measure
+		}
+		if n, err = strconv.ParseUint(strings.TrimSpace(string(b)), 10, 32); err != nil {
+			return 0, fmt.Errorf("limit of processes: %w", err)
+		}
+		n /= 2
+	}
+	return n - n/reserve, nil
+}
+
 // limit sets the resource limits. highest is the highest descriptor in use.
-func limit(data uint64, highest int) error {
+func limit(data, threads uint64, highest int) error {
 	limits := []struct {
 		name     string
 		resource int
@@ -185,6 +218,7 @@ func limit(data uint64, highest int) error {
 		// Files and memory files that are held cannot grow either.
 		{"file size", unix.RLIMIT_FSIZE, 0},
 		{"data size", unix.RLIMIT_DATA, data},
+		{"processes", unix.RLIMIT_NPROC, threads},
 	}
 	for _, l := range limits {
 		if l.resource == unix.RLIMIT_DATA && data == 0 {

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -47,6 +46,8 @@ func runLife(arg string) {
 		err = lifeOfDescriptors()
 	case "limits":
 		err = lifeOfLimits()
+	case "crowd":
+		err = lifeOfACrowd()
 	}
 	if err != nil {
 		say(err.Error())
@@ -54,26 +55,6 @@ func runLife(arg string) {
 	}
 	say("ok")
 	os.Exit(0)
-}
-
-// descriptors are all that are open in this process, without the one it takes
-// to find out.
-func descriptors() []int {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil
-	}
-	var fds []int
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			return nil
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
-			fds = append(fds, fd)
-		}
-	}
-	return fds
 }
 
 func live(t *testing.T, life string) {
@@ -207,7 +188,11 @@ func lifeOfEngine(arg string) error {
 	if err != nil {
 		return err
 	}
-	spec := jail.Spec{Keep: descriptors(), Ioctls: p.Needs().Ioctls}
+	fds, err := jail.Descriptors()
+	if err != nil {
+		return err
+	}
+	spec := jail.Spec{Keep: fds, Ioctls: p.Needs().Ioctls}
 	for _, c := range p.Needs().Children {
 		spec.Trace = append(spec.Trace, jail.Tracee(c))
 	}
@@ -391,5 +376,45 @@ func lifeOfLimits() error {
 	if _, err := unix.Mmap(-1, 0, limit+4096, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON); !errors.Is(err, unix.ENOMEM) {
 		return fmt.Errorf("map more than the limit: %w", err)
 	}
+	return nil
+}
+
+// crowd is the limit of processes that a worker has before it is jailed.
+const crowd = 160
+
+func TestThreadsWithoutEndLeaveTheUserAReserve(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root, to be a user who has no other processes")
+	}
+	cmd, out := child(t, "life:crowd")
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	const nobodyElse = 61234
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobodyElse, Gid: nobodyElse}}
+	// The runtime's words, without cgo and with it.
+	if status := ending(t, cmd); status.ExitStatus() != 2 ||
+		!strings.Contains(said.String(), "failed to create new OS thread") && !strings.Contains(said.String(), "pthread_create failed") {
+		t.Fatalf("ended with %#x and said %.500s", uint32(status), &said)
+	}
+	if n := out.Len(); n > crowd-crowd/8 || n < crowd/2 {
+		t.Errorf("there were %d threads and the runtime's, of %d that the user may have", n, crowd)
+	}
+}
+
+// lifeOfACrowd makes threads until it dies of it.
+func lifeOfACrowd() error {
+	lim := unix.Rlimit{Cur: crowd, Max: crowd}
+	if err := unix.Prlimit(0, unix.RLIMIT_NPROC, &lim, nil); err != nil {
+		return err
+	}
+	enterOrDie(jail.Spec{Keep: []int{1, 2}})
+	for range 2 * crowd {
+		go func() {
+			runtime.LockOSThread()
+			say(".") // one for each thread
+			select {}
+		}()
+	}
+	time.Sleep(hang) // the runtime's end is this process's
 	return nil
 }

@@ -1,6 +1,6 @@
 // Package owner makes one host process the owner of a namespace of sandboxes.
 //
-// Ownership is an exclusive flock(2) on a file that everybody may read and
+// Ownership is an exclusive flock(2) on a file that its owner alone may read and
 // nobody may write: whoever holds an open descriptor of the locked file owns
 // the namespace, and the kernel takes ownership back when the last copy of the
 // descriptor is closed, however its process ends. Nothing that is written
@@ -27,9 +27,12 @@
 //     would share the lock; Go programs cannot make one, and Lock.Owns tells a
 //     copy of the process that it is not the owner.
 //
-// Whoever made the file, or owns its folder, can still take it away from under
-// its name later. In a folder of the system the host that comes first makes the
-// file for all users; an operator who does not trust them makes it as root.
+// Whoever can open the file can hold the lock, and whoever made it, or owns its
+// folder, can take it away from under its name. So the usual folder (Folder) and
+// its files are the user's alone, namespaces are each user's own, and a file of
+// another user is refused wherever it is. A namespace for several users is an
+// operator's decision: a folder that is root's, with a file that root has made
+// for all who are to read it; each of them can then keep the others out.
 //
 // A flock belongs to the open file, so it works between threads, users and
 // containers that see the same file, and it is local to the machine: folders on

@@ -4,6 +4,7 @@ package owner
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,30 +47,68 @@ func TestCommandCannotReachTheTerminal(t *testing.T) {
 	}
 }
 
-func TestFolderIsTheSystemsOrTheUsers(t *testing.T) {
+func TestFolderIsTheUsersAlone(t *testing.T) {
 	dir := t.TempDir()
-	runtime := filepath.Join(dir, "run")
-	if err := os.Mkdir(runtime, 0o700); err != nil {
+	runtime, system, absent := filepath.Join(dir, "run"), filepath.Join(dir, "system"), filepath.Join(dir, "absent")
+	if err := errors.Join(os.Mkdir(runtime, 0o700), os.Mkdir(system, 0o700), os.Chmod(system, 0o777|os.ModeSticky)); err != nil {
 		t.Fatal(err)
-	}
-	got, err := folder(dir, runtime)
-	if err != nil || got != dir {
-		t.Errorf("usable system folder: %q, %v", got, err)
-	}
-	got, err = folder(filepath.Join(dir, "absent"), runtime)
-	if err != nil || got != filepath.Join(runtime, "maf-sandbox") {
-		t.Errorf("no system folder: %q, %v", got, err)
-	}
-	if err := errors.Join(os.Chmod(got, 0o777)); err != nil {
-		t.Fatal(err)
-	}
-	if _, err = folder(filepath.Join(dir, "absent"), runtime); !errors.Is(err, ErrUnsafe) {
-		t.Errorf("open folder of the user: %v", err)
 	}
 	t.Setenv("TMPDIR", dir)
-	got, err = folder(filepath.Join(dir, "absent"), "")
-	if err != nil || filepath.Dir(got) != dir {
-		t.Errorf("no runtime folder: %q, %v", got, err)
+	own := fmt.Sprintf("maf-sandbox-%d", os.Geteuid())
+	for name, c := range map[string]struct{ system, runtime, want string }{
+		"below the system's":                       {system, runtime, filepath.Join(system, own)},
+		"below the system's without another":       {system, "", filepath.Join(system, own)},
+		"no system's":                              {absent, runtime, filepath.Join(runtime, "maf-sandbox")},
+		"a runtime folder that is no absolute one": {absent, "run", filepath.Join(dir, own)},
+		"neither": {absent, "", filepath.Join(dir, own)},
+	} {
+		for range 2 { // made, and found
+			got, err := folder(c.system, c.runtime)
+			if err != nil || got != c.want {
+				t.Errorf("%s: %q, %v; want %q", name, got, err, c.want)
+			}
+			if info, err := os.Stat(got); err != nil || info.Mode().Perm() != 0o700 {
+				t.Errorf("%s: %v, %v", name, info, err)
+			}
+		}
+	}
+}
+
+func TestAFolderThatIsNotTheUsersAloneIsRefusedAndNotChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		root bool // it takes root to prepare
+		make func(p string) error
+	}{
+		"open to a group":  {"is open to others (mode 0750)", false, func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o750)) }},
+		"open to all":      {"is open to others", false, func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chmod(p, 0o711)) }},
+		"a link":           {"is a symbolic link", false, func(p string) error { return errors.Join(os.Mkdir(p+"2", 0o700), os.Symlink(p+"2", p)) }},
+		"a link to none":   {"is a symbolic link", false, func(p string) error { return os.Symlink(p+"2", p) }},
+		"a file":           {"is not a folder", false, func(p string) error { return os.WriteFile(p, nil, 0o600) }},
+		"somebody else's":  {"belongs to user 12345", true, func(p string) error { return errors.Join(os.Mkdir(p, 0o700), os.Chown(p, 12345, -1)) }},
+		"open and foreign": {"belongs to user 12345", true, func(p string) error { return errors.Join(os.Mkdir(p, 0o777), os.Chown(p, 12345, -1)) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.root && os.Geteuid() != 0 {
+				t.Skip("needs root to make a folder of another user")
+			}
+			system := t.TempDir()
+			p := filepath.Join(system, fmt.Sprintf("maf-sandbox-%d", os.Geteuid()))
+			if err := errors.Join(os.Chmod(system, 0o777|os.ModeSticky), c.make(p)); err != nil {
+				t.Fatal(err)
+			}
+			before, err := os.Lstat(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			// No way round it either: the runtime folder would be another namespace.
+			if _, err := folder(system, t.TempDir()); !errors.Is(err, ErrUnsafe) || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("error %v", err)
+			}
+			if after, err := os.Lstat(p); err != nil || after.Mode() != before.Mode() || !os.SameFile(before, after) {
+				t.Errorf("it was changed: %v, %v", after, err)
+			}
+		})
 	}
 }
 
@@ -86,9 +125,13 @@ func TestSweepRemovesWhatIsOldAndUnfinished(t *testing.T) {
 			}
 		}
 	}
-	Sweep(dir)
+	l, err := Acquire(dir, "new") // whoever makes a file sweeps
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Release() }()
 	left, err := os.ReadDir(dir)
-	if err != nil || len(left) != 2 {
+	if err != nil || len(left) != 3 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }

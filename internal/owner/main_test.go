@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,7 +66,15 @@ type other struct {
 
 func start(t *testing.T, role, dir string, files ...*os.File) *other {
 	t.Helper()
+	return startAs(t, os.Geteuid(), role, dir, files...)
+}
+
+func startAs(t *testing.T, user int, role, dir string, files ...*os.File) *other {
+	t.Helper()
 	cmd := exec.Command("/proc/self/exe")
+	if user != os.Geteuid() {
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(user)}}
+	}
 	cmd.Env = []string{roleVariable + "=" + role, folderVariable + "=" + dir}
 	cmd.ExtraFiles, cmd.Stderr = files, os.Stderr
 	in, err := cmd.StdinPipe()

@@ -17,9 +17,9 @@ const (
 	tempPrefix = ".maf-sandbox-new-"
 )
 
-// lockMode lets everybody open the file for reading, which is all that locking
+// lockMode lets its owner open the file for reading, which is all that locking
 // needs, and nobody change it.
-const lockMode = 0o444
+const lockMode = 0o400
 
 // Lock is the ownership of a namespace.
 type Lock struct {
@@ -64,6 +64,10 @@ func (l *Lock) take() error {
 		return &UnsafeError{Path: l.path, Problem: "is not a regular file"}
 	case st.Nlink != 1:
 		return &UnsafeError{Path: l.path, Problem: fmt.Sprintf("has %d names; a lock file has exactly one", st.Nlink)}
+	case st.Uid != 0 && int(st.Uid) != os.Geteuid():
+		// Who owns a file can open it, hold its lock, and in a folder with the
+		// sticky bit replace it.
+		return &UnsafeError{Path: l.path, Problem: fmt.Sprintf("belongs to user %d; a lock file belongs to root or user %d", st.Uid, os.Geteuid())}
 	case st.Mode&0o222 != 0:
 		return &UnsafeError{Path: l.path, Problem: fmt.Sprintf("can be written to (mode %03o); a lock file has mode %03o", st.Mode&0o777, lockMode)}
 	}
@@ -148,6 +152,8 @@ func open(path string) (*os.File, error) {
 	switch {
 	case errors.Is(err, unix.ELOOP):
 		return nil, &UnsafeError{Path: path, Problem: "is a symbolic link"}
+	case errors.Is(err, unix.EACCES):
+		return nil, &UnsafeError{Path: path, Problem: "cannot be opened by this user: it is somebody else's"}
 	case errors.Is(err, unix.ENXIO):
 		return nil, &UnsafeError{Path: path, Problem: "is not a regular file"} // a socket
 	case err != nil:
@@ -159,6 +165,7 @@ func open(path string) (*os.File, error) {
 // publish makes a lock file under a temporary name and gives it its name. That
 // somebody else was faster is no error: theirs is as good.
 func publish(dir, path string) error {
+	sweep(dir)
 	f, err := os.CreateTemp(dir, tempPrefix+"*")
 	if err != nil {
 		return err

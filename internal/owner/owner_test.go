@@ -154,7 +154,7 @@ func TestOneOfManyRacersWins(t *testing.T) {
 	}
 }
 
-func TestLockFileIsEmptyAndForReadingOnly(t *testing.T) {
+func TestLockFileIsEmptyAndForItsOwnerToReadOnly(t *testing.T) {
 	dir := t.TempDir()
 	defer syscall.Umask(syscall.Umask(0o777))
 	l := acquire(t, dir, "shared")
@@ -162,7 +162,7 @@ func TestLockFileIsEmptyAndForReadingOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info.Mode() != 0o444 || info.Size() != 0 {
+	if info.Mode() != 0o400 || info.Size() != 0 {
 		t.Errorf("mode %v, %d bytes", info.Mode(), info.Size())
 	}
 	flags, err := unix.FcntlInt(l.File().Fd(), unix.F_GETFD, 0)
@@ -258,6 +258,70 @@ func TestFolderThatOthersControlIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	refused(t, foreign, "x", owner.ErrUnsafe, "belongs to user 12345")
+}
+
+// stranger is a user who is nobody else on the machine.
+const stranger = 61234
+
+// reachable is a folder of that mode to which everybody has a way.
+func reachable(t *testing.T, mode os.FileMode) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := errors.Join(os.Chmod(dir, mode), os.Chmod(filepath.Dir(dir), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	for d := os.TempDir(); d != "/"; d = filepath.Dir(d) {
+		if info, err := os.Stat(d); err != nil || info.Mode()&1 == 0 {
+			t.Skipf("needs a temporary folder to which other users have a way; %s has none", d)
+		}
+	}
+	return dir
+}
+
+func TestAnotherUserCannotHoldTheLock(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to be another user")
+	}
+	// As in /run/lock, where everybody may make files.
+	dir := reachable(t, 0o777|os.ModeSticky)
+	l := acquire(t, dir, "shared")
+	if err := l.Release(); err != nil {
+		t.Fatal(err)
+	}
+	if said := startAs(t, stranger, "own", dir).says(t); !strings.Contains(said, "cannot be opened by this user") {
+		t.Errorf("another user could open the file: %s", said)
+	}
+	acquire(t, dir, "shared")
+}
+
+func TestAFileOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to give a file away")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "maf-sandbox-shared.lock")
+	if err := errors.Join(os.WriteFile(file, nil, 0o400), os.Chown(file, stranger, -1)); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, dir, "shared", owner.ErrUnsafe, "belongs to user 61234")
+}
+
+func TestAFileThatRootMadeForAllIsShared(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root to make the file and to be another user")
+	}
+	dir := reachable(t, 0o755)
+	file := filepath.Join(dir, "maf-sandbox-shared.lock")
+	if err := errors.Join(os.WriteFile(file, nil, 0o444), os.Chmod(file, 0o444)); err != nil {
+		t.Fatal(err)
+	}
+	first := startAs(t, stranger, "own", dir)
+	if said := first.says(t); said != "ready" {
+		t.Fatal(said)
+	}
+	refused(t, dir, "shared", owner.ErrBusy, "owns the namespace")
+	first.kill()
+	acquire(t, dir, "shared")
 }
 
 func TestNamesOfNamespaces(t *testing.T) {

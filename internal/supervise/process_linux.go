@@ -107,6 +107,7 @@ func (s *server) spawn(p *process) error {
 	}
 	// Not after Wait: the number could be another's by then.
 	bounded := p.cage.started(p.cmd.Process.Pid)
+	offer(p.cmd.Process.Pid)
 	go func() {
 		err := p.cmd.Wait()
 		p.how = ending(p.cmd.ProcessState, err)

@@ -67,6 +67,8 @@ type Frame struct {
 	Kind    Kind
 	Call    uint32
 	Payload []byte
+	// Cut: only the beginning of the payload is there (Reader.Gate).
+	Cut bool
 }
 
 // Reader reads frames from a stream.
@@ -76,7 +78,8 @@ type Reader struct {
 	head [headerSize]byte
 	buf  []byte
 	// more are the kinds that may be larger than max.
-	more map[Kind]int
+	more  map[Kind]int
+	gates map[Kind]gate
 }
 
 // Allow lets frames of a kind have payloads of up to limit bytes, at most
@@ -113,11 +116,23 @@ func (r *Reader) Next() (Frame, error) {
 	if cap(r.buf) > 2*MaxOutputPayload && n <= MaxOutputPayload {
 		r.buf = nil
 	}
-	if err := r.fill(int(n)); err != nil {
+	var err error
+	if g, gated := r.gates[f.Kind]; gated {
+		err = r.pass(&f, g, int(n))
+	} else {
+		err = r.take(&f, int(n))
+	}
+	if err != nil {
 		return Frame{}, err
 	}
-	f.Payload = r.buf
 	return f, nil
+}
+
+// take reads a payload of n bytes.
+func (r *Reader) take(f *Frame, n int) error {
+	err := r.fill(n)
+	f.Payload = r.buf
+	return err
 }
 
 // fill reads a payload. The buffer grows with what has arrived, so that a

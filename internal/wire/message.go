@@ -11,6 +11,8 @@ import (
 type Start struct {
 	// Image is the path of an image file, Templates the folder of its template.
 	Image, Templates string
+	// ImageID is the ID that the image must have; empty if any will do.
+	ImageID string
 	// Engine is the name of what runs the guest; empty means KVM.
 	Engine string
 	// Verified is the stamp of a template that an earlier worker has verified.

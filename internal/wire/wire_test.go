@@ -21,8 +21,9 @@ func frameBytes(n, kind, call uint32, payload []byte) []byte {
 
 func TestFramesArriveAsTheyWereSent(t *testing.T) {
 	frames := []Frame{
-		{KindRun, 1, []byte("payload")}, {KindReset, 2, []byte{}}, {KindStdout, 1, bytes.Repeat([]byte{7}, 300<<10)},
-		{KindDone, ^uint32(0), make([]byte, MaxPayload)},
+		{Kind: KindRun, Call: 1, Payload: []byte("payload")}, {Kind: KindReset, Call: 2, Payload: []byte{}},
+		{Kind: KindStdout, Call: 1, Payload: bytes.Repeat([]byte{7}, 300<<10)},
+		{Kind: KindDone, Call: ^uint32(0), Payload: make([]byte, MaxPayload)},
 	}
 	var b bytes.Buffer
 	w := NewWriter(&b)
@@ -44,7 +45,7 @@ func TestFramesArriveAsTheyWereSent(t *testing.T) {
 	if _, err := r.Next(); !errors.Is(err, io.EOF) {
 		t.Errorf("at the end: %v", err)
 	}
-	if err := w.Write(Frame{KindRun, 1, make([]byte, MaxPayload+1)}); !errors.Is(err, ErrProtocol) {
+	if err := w.Write(Frame{Kind: KindRun, Call: 1, Payload: make([]byte, MaxPayload+1)}); !errors.Is(err, ErrProtocol) {
 		t.Errorf("a payload that is too large was sent: %v", err)
 	}
 }

@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"strconv"
 	"time"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/helper"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/jail"
@@ -60,7 +57,7 @@ func (m *machine) serve(ctx context.Context, s wire.Start) (Machine, wire.Ready,
 // seal jails the process with the descriptors that it has now: its lines, its
 // machine, and the standard ones.
 func (m *machine) seal() error {
-	fds, err := descriptors()
+	fds, err := jail.Descriptors()
 	if err != nil {
 		return err
 	}
@@ -75,23 +72,4 @@ func (m *machine) seal() error {
 	}
 	_, err = jail.Enter(spec)
 	return err
-}
-
-// descriptors are all that are open, without the one it takes to find out.
-func descriptors() ([]int, error) {
-	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		return nil, err
-	}
-	var fds []int
-	for _, e := range entries {
-		fd, err := strconv.Atoi(e.Name())
-		if err != nil {
-			return nil, fmt.Errorf("/proc/self/fd has %q", e.Name())
-		}
-		if _, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0); err == nil {
-			fds = append(fds, fd)
-		}
-	}
-	return fds, nil
 }

@@ -28,7 +28,7 @@ func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 		return wire.Ready{}, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
 	}
 	m.template, err = engine.Open(ctx, engine.Config{
-		Image: s.Image, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace, Verified: s.Verified,
+		Image: s.Image, ImageID: s.ImageID, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace, Verified: s.Verified,
 	})
 	if err != nil {
 		return wire.Ready{}, err

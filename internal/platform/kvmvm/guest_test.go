@@ -4,12 +4,13 @@ package kvmvm
 
 import (
 	"errors"
-	"runtime"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // readCS is "mov eax, cs; syscall".
@@ -28,7 +29,7 @@ func checkRing(t *testing.T, m *Machine) {
 	// is a SYSRET there, which faults once.
 	for range 2 {
 		*m.Regs() = platform.Regs{RIP: at, RSP: dataEnd, RFLAGS: 0x202}
-		if e = finish(t, m); e.Kind != platform.Fault || m.Regs().RIP != sysretAddr {
+		if e = platformtest.Finish(t, m); e.Kind != platform.Fault || m.Regs().RIP != sysretAddr {
 			break
 		}
 	}
@@ -125,7 +126,7 @@ func TestGuestsThatMisbehaveAreReportedAndStayInRing3(t *testing.T) {
 				}
 			}
 			*m.Regs() = r
-			e := finish(t, m)
+			e := platformtest.Finish(t, m)
 			if tt.kind == 0 && (e.Kind == platform.Syscall || e.Kind == platform.Fault) {
 				checkRing(t, m) // which of the two differs between processors
 				return
@@ -164,7 +165,7 @@ func TestGuestsThatMisbehaveAreReportedAndStayInRing3(t *testing.T) {
 func checkDead(t *testing.T, m *Machine) {
 	t.Helper()
 	*m.Regs() = platform.Regs{RIP: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
-	if e := finish(t, m); e.Kind != platform.Shutdown {
+	if e := platformtest.Finish(t, m); e.Kind != platform.Shutdown {
 		t.Errorf("after its shutdown the guest ran on: %+v", e)
 	}
 	var c platform.Context
@@ -182,7 +183,7 @@ func TestSystemCallContinuesBehindTheInstructionWithItsRegisters(t *testing.T) {
 	m.Regs().R15 = 0x1122334455667788
 	m.Regs().RFLAGS = 0x2C7 // CF PF ZF SF
 	for i := range uint64(200) {
-		if e := finish(t, m); e.Kind != platform.Syscall {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Syscall {
 			t.Fatalf("call %d: %+v", i, e)
 		}
 		r := m.Regs()
@@ -215,7 +216,7 @@ func TestJumpIntoTheStubsOnlyHurtsTheGuest(t *testing.T) {
 				RIP: stubAddr + off, RSP: sp, RFLAGS: 0x202,
 				RAX: dataAddr, RCX: codeAddr, R11: ^uint64(0), RBX: dataAddr, RDX: portSyscall,
 			}
-			e := finish(t, m)
+			e := platformtest.Finish(t, m)
 			switch e.Kind {
 			case platform.Syscall, platform.Fault:
 				checkRing(t, m)
@@ -236,7 +237,7 @@ func TestForgedFirstSystemCallDoesNotOpenRing0(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = p.Close() }()
-	b, _, err := p.Boot(memSize, testSpans, nil)
+	b, _, err := p.Boot(memSize, platformtest.Spans, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,10 +245,10 @@ func TestForgedFirstSystemCallDoesNotOpenRing0(t *testing.T) {
 	defer func() { _ = m.Close() }()
 	m.Load(codeAddr, append([]byte{0x0F, 0x05}, readCS...))
 	*m.Regs() = platform.Regs{RIP: stubAddr, RCX: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
-	finish(t, m) // the forged call
+	platformtest.Finish(t, m) // the forged call
 	*m.Regs() = platform.Regs{RIP: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
 	for range 2 {
-		if e := finish(t, m); e.Kind != platform.Syscall && e.Kind != platform.Fault {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Syscall && e.Kind != platform.Fault {
 			t.Fatalf("%+v", e)
 		}
 		if r := ring(t, m); r != 3 {
@@ -257,71 +258,14 @@ func TestForgedFirstSystemCallDoesNotOpenRing0(t *testing.T) {
 }
 
 func TestInterruptEndsAnEndlessLoopEveryTime(t *testing.T) {
-	for name, code := range map[string][]byte{
-		"jump":          {0xEB, 0xFE},
-		"pause":         {0xF3, 0x90, 0xEB, 0xFC},
-		"cpuid":         {0x31, 0xC0, 0x0F, 0xA2, 0xEB, 0xFA},
-		"string store":  {0x48, 0xC7, 0xC1, 0x00, 0x00, 0x01, 0x00, 0xBF, 0x00, 0x20, 0x40, 0x00, 0xF3, 0xAA, 0xEB, 0xF0},
-		"rep of itself": {0x31, 0xC9, 0xF3, 0xAA, 0xEB, 0xFA},
-	} {
-		t.Run(name, func(t *testing.T) {
-			m := newGuest(t, code)
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for i := range 50 {
-				if i%2 == 0 {
-					m.Interrupt() // before it runs: the next run is the one
-				} else {
-					go m.Interrupt()
-				}
-				e, err := m.Run()
-				if err != nil || e.Kind != platform.Interrupted {
-					t.Fatalf("%d: %+v, %v", i, e, err)
-				}
-				if rip := m.Regs().RIP; rip < codeAddr || rip >= codeAddr+uint64(len(code)) {
-					t.Fatalf("interrupted at %#x", rip)
-				}
-				if r := ring(t, m); r != 3 {
-					t.Fatalf("interrupted in ring %d", r)
-				}
-			}
-		})
-	}
+	platformtest.InterruptEndsEndlessLoops(t, testPlatform(t), func(m platform.Machine) error {
+		if r := ring(t, m.(*Machine)); r != 3 {
+			return fmt.Errorf("interrupted in ring %d", r)
+		}
+		return nil
+	})
 }
 
 func TestInterruptBetweenSystemCallsLosesNone(t *testing.T) {
-	// loop: inc rbx; syscall; jmp loop
-	m := newGuest(t, []byte{0x48, 0xFF, 0xC3, 0x0F, 0x05, 0xEB, 0xF9})
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 2000 {
-			m.Interrupt()
-			runtime.Gosched()
-		}
-	}()
-	calls := uint64(0)
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		e, err := m.Run()
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case e.Kind == platform.Syscall:
-			if calls++; m.Regs().RBX != calls || m.Regs().RIP != codeAddr+5 {
-				t.Fatalf("after %d calls the guest counts %d at %#x", calls, m.Regs().RBX, m.Regs().RIP)
-			}
-		case e.Kind != platform.Interrupted:
-			t.Fatalf("%+v", e)
-		}
-	}
-	for calls += 3; m.Regs().RBX < calls; {
-		finish(t, m)
-	}
+	platformtest.InterruptsLoseNoSystemCall(t, testPlatform(t))
 }

@@ -5,36 +5,26 @@ package kvmvm
 import (
 	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/maf-sandbox/maf-sandbox-go/internal/kvm"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // Where the tests' guests have their things.
 const (
-	codeAddr = platform.UserLo
-	readOnly = codeAddr + platform.PageSize
-	dataAddr = readOnly + platform.PageSize
-	dataEnd  = dataAddr + 16*platform.PageSize
-	heapAddr = 0x800000
-	memSize  = heapAddr + 32<<20
-	// The heap's span is for the largest guest; memory ends earlier.
-	heapEnd = memSize + 32<<20
-	guard   = heapAddr + 1<<20 // where the template's part of the heap ends
+	codeAddr = platformtest.CodeAddr
+	readOnly = platformtest.ReadOnly
+	dataAddr = platformtest.DataAddr
+	dataEnd  = platformtest.DataEnd
+	heapAddr = platformtest.HeapAddr
+	memSize  = platformtest.MemSize
+	heapEnd  = platformtest.HeapEnd
+	guard    = platformtest.Guard
 )
-
-var testSpans = []platform.Span{
-	{Lo: codeAddr, Hi: readOnly, Prot: platform.Read | platform.Exec},
-	{Lo: readOnly, Hi: dataAddr, Prot: platform.Read},
-	{Lo: dataAddr, Hi: dataEnd, Prot: platform.Read | platform.Write},
-	{Lo: heapAddr, Hi: heapEnd, Prot: platform.Read | platform.Write},
-}
 
 var openPlatform = sync.OnceValues(New)
 
@@ -58,53 +48,35 @@ func testPlatform(t *testing.T) *Platform {
 // bootGuest makes a machine whose code page holds code.
 func bootGuest(t *testing.T, p *Platform, code []byte) (*Machine, int) {
 	t.Helper()
-	b, fd, err := p.Boot(memSize, testSpans, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := b.(*Machine)
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	if !m.Load(codeAddr, code) {
-		t.Fatal("code not loaded")
-	}
-	*m.Regs() = platform.Regs{RIP: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
-	return m, fd
+	m, fd := platformtest.Boot(t, p, code)
+	return m.(*Machine), fd
 }
 
 // newGuest is bootGuest without the memory file.
 func newGuest(t *testing.T, code []byte) *Machine {
 	t.Helper()
-	m, fd := bootGuest(t, testPlatform(t), code)
-	_ = unix.Close(fd)
-	return m
+	return platformtest.Guest(t, testPlatform(t), code).(*Machine)
 }
 
-// finish runs a guest to its first real exit.
-func finish(t *testing.T, m *Machine) platform.Exit {
+func clone(t *testing.T, p *Platform, b *platform.Backing, c *platform.Context) *Machine {
 	t.Helper()
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	late := make(chan struct{})
-	watchdog := time.AfterFunc(20*time.Second, func() { close(late); m.Interrupt() })
-	defer watchdog.Stop()
-	for {
-		e, err := m.Run()
-		if err != nil {
-			t.Fatalf("run: %v", err)
+	return platformtest.Clone(t, p, b, c).(*Machine)
+}
+
+// eyes look at this platform's machines.
+var eyes = platformtest.Eyes{
+	Memory: func(t testing.TB, m platform.Machine, b *platform.Backing) {
+		t.Helper()
+		if m.(*Machine).backing != b {
+			t.Fatal("the machine has another template")
 		}
-		if e.Kind != platform.Interrupted {
-			return e
+		if at, ok := m.(*Machine).differs(0, memSize); ok {
+			t.Fatalf("page %#x differs from the template", at)
 		}
-		select {
-		case <-late:
-			t.Fatal("the guest did not exit")
-		default:
-		}
-	}
+	},
+	Bytes:    func(_ testing.TB, m platform.Machine, lo, hi uint64) []byte { return m.(*Machine).mem[lo:hi] },
+	Compared: []platform.Range{{Lo: 0, Hi: dataEnd}, {Lo: heapAddr, Hi: guard}},
+	Patience: 2 * time.Second,
 }
 
 // ring gives the ring in which the guest would go on.
@@ -126,14 +98,4 @@ func ring(t *testing.T, m *Machine) int {
 		t.Fatal(err)
 	}
 	return int(s.CS.Selector & 3)
-}
-
-// openDescriptors counts this process's descriptors.
-func openDescriptors(t *testing.T) int {
-	t.Helper()
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(d)
 }

@@ -6,25 +6,25 @@ import (
 	"bytes"
 	"errors"
 	"os"
-	"runtime"
 	"sync"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 func TestMachinesLeaveNoDescriptorsBehind(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
-	before := openDescriptors(t)
+	b, c := platformtest.Template(t, p, platformtest.Dirty)
+	before := platformtest.OpenDescriptors(t)
 	for range 20 {
-		m, err := p.Clone(b, memSize, testSpans, c)
+		m, err := p.Clone(b, memSize, platformtest.Spans, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		booted, fd, err := p.Boot(memSize, testSpans, nil)
+		booted, fd, err := p.Boot(memSize, platformtest.Spans, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,27 +33,8 @@ func TestMachinesLeaveNoDescriptorsBehind(t *testing.T) {
 		}
 		m.Interrupt()
 	}
-	bad := *c
-	bad.XSave = nil
-	wild := *c
-	wild.FSBase = 1 << 63
-	for name, fn := range map[string]func() (platform.Machine, error){
-		"context of another kind": func() (platform.Machine, error) { return p.Clone(b, memSize, testSpans, &bad) },
-		"non-canonical base":      func() (platform.Machine, error) { return p.Clone(b, memSize, testSpans, &wild) },
-		"too small for backing":   func() (platform.Machine, error) { return p.Clone(b, heapAddr, testSpans, c) },
-		"too small":               func() (platform.Machine, error) { return p.Clone(b, 4096, testSpans, c) },
-		"too large":               func() (platform.Machine, error) { return p.Clone(b, maxSize+4096, testSpans, c) },
-		"boot of nothing":         func() (platform.Machine, error) { m, _, err := p.Boot(0, testSpans, nil); return m, err },
-		"boot of bad spans": func() (platform.Machine, error) {
-			m, _, err := p.Boot(memSize, []platform.Span{{Lo: 0, Hi: 4096}}, nil)
-			return m, err
-		},
-	} {
-		if m, err := fn(); !errors.Is(err, platform.ErrMachine) || m != nil {
-			t.Errorf("%s: %v, %v", name, m, err)
-		}
-	}
-	if n := openDescriptors(t); n != before {
+	platformtest.WhatCannotBeMade(t, p, b, c)
+	if n := platformtest.OpenDescriptors(t); n != before {
 		t.Errorf("%d descriptors before, %d after", before, n)
 	}
 }
@@ -69,77 +50,11 @@ func mappings(t *testing.T) int {
 }
 
 func TestHalfMadeMachinesAreTakenApart(t *testing.T) {
-	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	before, mapped := openDescriptors(t), mappings(t)
-	failed := 0
-	for room := range uint64(5) {
-		// The count includes the listing's own descriptor, closed again.
-		limit := unix.Rlimit{Cur: uint64(before) - 1 + room, Max: old.Max}
-		var errs [2]error
-		var ms [2]platform.Machine
-		var fd int
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-			t.Fatal(err)
-		}
-		ms[0], errs[0] = p.Clone(b, memSize, testSpans, c)
-		ms[1], fd, errs[1] = p.Boot(memSize, testSpans, nil)
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Fatal(err)
-		}
-		for i, m := range ms {
-			if errs[i] == nil {
-				_ = m.Close()
-				continue
-			}
-			failed++
-			if m != nil || !errors.Is(errs[i], platform.ErrMachine) {
-				t.Errorf("%d descriptors: %v, %v", room, m, errs[i])
-			}
-		}
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	if failed == 0 {
-		t.Error("nothing failed, so nothing was tested")
-	}
-	if n, m := openDescriptors(t), mappings(t); n != before || m != mapped {
-		t.Errorf("%d descriptors and %d mappings before, %d and %d after", before, mapped, n, m)
-	}
+	platformtest.HalfMadeMachinesAreTakenApart(t, testPlatform(t), 5, func() int { return mappings(t) })
 }
 
 func TestCloseWhileOthersInterrupt(t *testing.T) {
-	for range 20 {
-		m := newGuest(t, []byte{0xEB, 0xFE})
-		var wg sync.WaitGroup
-		stop := make(chan struct{})
-		for range 3 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						m.Interrupt()
-						runtime.Gosched()
-					}
-				}
-			})
-		}
-		if e, err := m.Run(); err != nil || e.Kind != platform.Interrupted {
-			t.Errorf("%+v, %v", e, err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		close(stop)
-		wg.Wait()
-	}
+	platformtest.CloseWhileOthersInterrupt(t, testPlatform(t))
 }
 
 func TestUnavailableDeviceIsSaid(t *testing.T) {
@@ -194,7 +109,7 @@ func TestProbeChangesNothingThatAGuestSees(t *testing.T) {
 	}
 	n, _ := bootGuest(t, p, []byte{0x0F, 0x05, 0x0F, 0x05, 0x0F, 0x0B})
 	for range 3 {
-		if a, b := finish(t, m), finish(t, n); a != b || *m.Regs() != *n.Regs() {
+		if a, b := platformtest.Finish(t, m), platformtest.Finish(t, n); a != b || *m.Regs() != *n.Regs() {
 			t.Errorf("before the probe %+v %+v, after it %+v %+v", a, *m.Regs(), b, *n.Regs())
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // TestTheProbeFindsWhereSystemCallsArrive: in ring 0, except on kvm-pvm. The
@@ -38,7 +39,7 @@ func TestTheGuestsCounterIsTheHostsPlusAnOffset(t *testing.T) {
 	for range 20 {
 		*m.Regs() = platform.Regs{RIP: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
 		before := rdtsc() + m.tscOffset
-		if e := finish(t, m); e.Kind != platform.Syscall {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Syscall {
 			t.Fatalf("%+v", e)
 		}
 		after := rdtsc() + m.tscOffset

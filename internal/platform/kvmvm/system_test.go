@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // page is one page of an address space, as its tables say.
@@ -142,7 +143,7 @@ func TestSpansThatDoNotFitAreRefused(t *testing.T) {
 }
 
 func TestTaskSegmentOpensTwoPortsOnly(t *testing.T) {
-	mem, err := systemImage(testSpans)
+	mem, err := systemImage(platformtest.Spans)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +175,7 @@ func TestTaskSegmentOpensTwoPortsOnly(t *testing.T) {
 }
 
 func TestExceptionsHaveTheirOwnStack(t *testing.T) {
-	mem, err := systemImage(testSpans)
+	mem, err := systemImage(platformtest.Spans)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +203,7 @@ func TestFlagsOfTheGuestHaveNoPrivilege(t *testing.T) {
 }
 
 func TestNoBytesCanBeMovedAnywhere(t *testing.T) {
-	m := &Machine{mem: make([]byte, platform.UserLo), rights: testSpans}
+	m := &Machine{mem: make([]byte, platform.UserLo), rights: platformtest.Spans}
 	for _, addr := range []uint64{0, codeAddr, memSize, 1 << 47, 1 << 63, ^uint64(0)} {
 		if !m.CopyIn(nil, addr) || !m.CopyOut(addr, nil) || !m.Load(addr, nil) || !m.Zero(addr, 0) || !m.Move(addr, addr, 0) {
 			t.Errorf("refused at %#x", addr)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // extended builds a guest that loads vector registers from RBX, makes a system
@@ -36,7 +37,7 @@ func extended(t *testing.T, xcr0 uint64) (code []byte, n uint64) {
 func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 	p := testPlatform(t)
 	code, n := extended(t, p.xcr0)
-	b, c := testTemplate(t, p, nil)
+	b, c := platformtest.Template(t, p, nil)
 	const from, to = heapAddr + 4096, heapAddr + 8192
 	var ms [3]*Machine
 	patterns := make([][]byte, len(ms))
@@ -49,7 +50,7 @@ func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 	}
 	step := func(i int) {
 		t.Helper()
-		if e := finish(t, ms[i]); e.Kind != platform.Syscall {
+		if e := platformtest.Finish(t, ms[i]); e.Kind != platform.Syscall {
 			t.Fatalf("machine %d: %+v at %#x", i, e, ms[i].Regs().RIP)
 		}
 	}
@@ -58,7 +59,7 @@ func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 	step(1)
 	ms[2].Regs().RIP = codeAddr + uint64(bytes.Index(code, []byte{0x0F, 0x05}))
 	step(2)
-	checkMemory(t, clone(t, p, b, c), b) // the host uses vector registers too
+	eyes.Memory(t, clone(t, p, b, c), b) // the host uses vector registers too
 	for i := range ms {
 		step(i)
 	}

@@ -1,4 +1,5 @@
-// Package platformtest has what hostile guests try on every platform.
+// Package platformtest has what the tests of all platforms share: a guest and its
+// template, what is true of machines everywhere, and what hostile guests try.
 package platformtest
 
 // Instruction is one instruction, or a few that belong together.

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // The numbers that users are promised are printed by `maf-sandbox bench`; these
@@ -28,9 +29,9 @@ func BenchmarkOpenPlatform(b *testing.B) {
 
 func BenchmarkCloneAndClose(b *testing.B) {
 	p := testPlatform(b)
-	t, c := testTemplate(b, p, nil)
+	t, c := platformtest.Template(b, p, nil)
 	for b.Loop() {
-		m, err := p.Clone(t, memSize, testSpans, c)
+		m, err := p.Clone(t, memSize, platformtest.Spans, c)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -63,7 +64,7 @@ func BenchmarkSystemCallFromAnotherThread(b *testing.B) {
 
 func benchmarkRevert(b *testing.B, pages uint64) {
 	p := testPlatform(b)
-	t, c := testTemplate(b, p, dirty)
+	t, c := platformtest.Template(b, p, platformtest.Dirty)
 	m := clone(b, p, t, c)
 	m.OnThread(func() {
 		for b.Loop() {
@@ -88,7 +89,7 @@ func BenchmarkRunAndRevert6000Pages(b *testing.B) { benchmarkRevert(b, 6000) }
 // BenchmarkCopyIn4KiB compares the two ways to a child's memory.
 func BenchmarkCopyIn4KiB(b *testing.B) {
 	p := testPlatform(b)
-	t, c := testTemplate(b, p, nil)
+	t, c := platformtest.Template(b, p, nil)
 	m := clone(b, p, t, c)
 	buf := make([]byte, 4096)
 	b.Run("proc mem", func(b *testing.B) {

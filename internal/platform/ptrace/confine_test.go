@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // procFile reads a file about a machine's process.
@@ -30,12 +31,12 @@ func procFile(t *testing.T, m *Machine, name string) string {
 
 func TestAGuestsProcessHasNothingButItsMemory(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, nil)
+	b, c := platformtest.Template(t, p, nil)
 	m := clone(t, p, b, c)
 	if err := checkStatus(procFile(t, m, "status")); err != nil {
 		t.Error(err)
 	}
-	g := memory{size: memSize, spans: testSpans}
+	g := memory{size: memSize, spans: platformtest.Spans}
 	maps := procFile(t, m, "maps")
 	if err := checkMaps(maps, g.pages()); err != nil {
 		t.Errorf("%v\n%s", err, maps)
@@ -100,7 +101,7 @@ func TestTheFilterKillsWhatTheTracerLetsThrough(t *testing.T) {
 		"the way out":           "49 BF 80 01 00 00 00 7E 00 00 41 FF E7",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newGuest(t, assemble(t, code))
+			m := newGuest(t, platformtest.Assemble(t, code))
 			m.OnThread(func() {
 				if err := m.enter(); err != nil { // stops at once, and is let go the wrong way
 					t.Error(err)
@@ -130,7 +131,7 @@ func TestTheFilterKillsWhatTheTracerLetsThrough(t *testing.T) {
 
 // What some other process of the user sends is no exception of the guest.
 func TestSignalsFromOutsideAreNoFaults(t *testing.T) {
-	m := newGuest(t, assemble(t, "EB FE"))
+	m := newGuest(t, platformtest.Assemble(t, "EB FE"))
 	for _, s := range []unix.Signal{unix.SIGSYS, unix.SIGSEGV, unix.SIGTRAP, unix.SIGTERM, unix.SIGINT, unix.SIGCONT, unix.Signal(40)} {
 		var g sync.WaitGroup
 		g.Go(func() { m.child.signal(s) })
@@ -175,7 +176,7 @@ ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsysca
 `
 
 func TestMapsThatAreNotTheGuestsAreFound(t *testing.T) {
-	pages := memory{size: memSize, spans: testSpans}.pages()
+	pages := memory{size: memSize, spans: platformtest.Spans}.pages()
 	if err := checkMaps(soundMaps, pages); err != nil {
 		t.Error(err)
 	}
@@ -216,7 +217,7 @@ func FuzzMaps(f *testing.F) {
 	f.Add(soundMaps)
 	f.Add("0-ffffffffffffffff rwxp\n")
 	f.Add("400000-401000 r\n")
-	pages := memory{size: memSize, spans: testSpans}.pages()
+	pages := memory{size: memSize, spans: platformtest.Spans}.pages()
 	f.Fuzz(func(t *testing.T, maps string) {
 		if checkMaps(maps, pages) != nil {
 			return
@@ -256,13 +257,13 @@ func TestMemoryThatDoesNotFitIsRefused(t *testing.T) {
 		"beyond the largest":   {size: memSize, spans: span(codeAddr, maxSize+4096, platform.Read)},
 		"the stub":             {size: memSize, spans: span(stubBase, stubEnd, platform.Read)},
 		"writable, executable": {size: memSize, spans: span(codeAddr, dataAddr, platform.Write|platform.Exec)},
-		"overlapping":          {size: memSize, spans: append(span(codeAddr, dataEnd, platform.Read), testSpans[1])},
+		"overlapping":          {size: memSize, spans: append(span(codeAddr, dataEnd, platform.Read), platformtest.Spans[1])},
 	} {
 		if err := g.check(); !errors.Is(err, platform.ErrMachine) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (memory{size: memSize, spans: testSpans}).check(); err != nil {
+	if err := (memory{size: memSize, spans: platformtest.Spans}).check(); err != nil {
 		t.Error(err)
 	}
 }

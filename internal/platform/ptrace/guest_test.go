@@ -7,10 +7,11 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 func TestSystemCallContinuesBehindTheInstructionWithItsRegisters(t *testing.T) {
-	m := newGuest(t, assemble(t, "0F 05 48 FF C0 0F 05")) // syscall; inc rax; syscall
+	m := newGuest(t, platformtest.Assemble(t, "0F 05 48 FF C0 0F 05")) // syscall; inc rax; syscall
 	r := m.Regs()
 	*r = platform.Regs{
 		RAX: 1, RBX: 2, RCX: 3, RDX: 4, RSI: 5, RDI: 6, RSP: dataEnd, RBP: 7, R8: 8, R9: 9, R10: 10, R11: 11,
@@ -18,11 +19,11 @@ func TestSystemCallContinuesBehindTheInstructionWithItsRegisters(t *testing.T) {
 	}
 	want := *r
 	want.RIP, want.RCX, want.R11 = codeAddr+2, codeAddr+2, 0x246
-	if e := finish(t, m); e.Kind != platform.Syscall || *r != want {
+	if e := platformtest.Finish(t, m); e.Kind != platform.Syscall || *r != want {
 		t.Fatalf("%+v with %+v, want %+v", e, *r, want)
 	}
 	r.RAX = 41
-	if e := finish(t, m); e.Kind != platform.Syscall || r.RAX != 42 || r.RIP != codeAddr+7 {
+	if e := platformtest.Finish(t, m); e.Kind != platform.Syscall || r.RAX != 42 || r.RIP != codeAddr+7 {
 		t.Fatalf("%+v with %+v", e, *r)
 	}
 }
@@ -30,14 +31,14 @@ func TestSystemCallContinuesBehindTheInstructionWithItsRegisters(t *testing.T) {
 // Results that the kernel would take for its own (-ERESTARTSYS and its kin)
 // reach the guest as they are, also when a signal is pending.
 func TestResultsThatMeanARestartAreLeftAlone(t *testing.T) {
-	m := newGuest(t, assemble(t, "0F 05 0F 05"))
+	m := newGuest(t, platformtest.Assemble(t, "0F 05 0F 05"))
 	for _, result := range []int64{-512, -513, -514, -516} {
 		r := m.Regs()
 		*r = platform.Regs{RIP: codeAddr, RAX: 39, RSP: dataEnd, RFLAGS: 0x202}
-		finish(t, m)
+		platformtest.Finish(t, m)
 		r.RAX = uint64(result)
 		m.Interrupt()
-		if e := finish(t, m); e.Kind != platform.Syscall || int64(r.RAX) != result || r.RIP != codeAddr+4 {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Syscall || int64(r.RAX) != result || r.RIP != codeAddr+4 {
 			t.Errorf("%d: %+v with rax %d at %#x", result, e, int64(r.RAX), r.RIP)
 		}
 	}
@@ -73,7 +74,7 @@ func TestExceptionsAreReportedByTheirVectors(t *testing.T) {
 		{name: "SSE division", code: "C7 44 24 80 00 00 00 00 0F AE 54 24 80 0F 57 C0 F3 0F 5E C0", vector: floatingPoint, rip: 16},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			m := newGuest(t, assemble(t, c.code))
+			m := newGuest(t, platformtest.Assemble(t, c.code))
 			r := m.Regs()
 			*r = c.regs
 			r.RIP = codeAddr
@@ -83,7 +84,7 @@ func TestExceptionsAreReportedByTheirVectors(t *testing.T) {
 			if r.RFLAGS == 0 {
 				r.RFLAGS = 0x202
 			}
-			e := finish(t, m)
+			e := platformtest.Finish(t, m)
 			want := platform.Exit{Kind: platform.Fault, Vector: c.vector, Addr: c.addr}
 			if c.vector == 0 && c.name != "division by zero" {
 				want.Kind = platform.Syscall
@@ -120,14 +121,14 @@ func TestNoSystemCallComesFrom32BitCode(t *testing.T) {
 		"iret to 32-bit code":                                "6A 2B 54 9C 6A 23 68 20 00 40 00 48 CF" + " 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 90 CD 80",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newGuest(t, append(assemble(t, code), 0x0F, 0x0B))
+			m := newGuest(t, append(platformtest.Assemble(t, code), 0x0F, 0x0B))
 			m.CopyOut(dataAddr, []byte{0x10, 0x00, 0x40, 0x00, 0x23, 0x00}) // 0x23:0x400010
 			m.Regs().RSP, m.Regs().RBX = dataEnd-256, dataAddr
 			stop := func() {}
 			if name == "a loop in 32-bit code" {
 				stop = interruptAlways(m)
 			}
-			if e := finish(t, m); e.Kind != platform.Fault {
+			if e := platformtest.Finish(t, m); e.Kind != platform.Fault {
 				t.Errorf("%+v", e)
 			}
 			stop()
@@ -158,10 +159,10 @@ func interruptAlways(m *Machine) (stop func()) {
 func goesOn(t *testing.T, m *Machine) {
 	t.Helper()
 	// mov eax, cs; mov ecx, ds; mov edx, fs; mov ebx, gs; syscall
-	m.Load(codeAddr+0x900, assemble(t, "8C C8 8C D9 8C E2 8C EB 8C D6 0F 05"))
+	m.Load(codeAddr+0x900, platformtest.Assemble(t, "8C C8 8C D9 8C E2 8C EB 8C D6 0F 05"))
 	m.SetFSBase(dataAddr)
 	*m.Regs() = platform.Regs{RIP: codeAddr + 0x900, RSP: dataEnd, RFLAGS: 0x202}
-	e := finish(t, m)
+	e := platformtest.Finish(t, m)
 	r := m.Regs()
 	if e.Kind != platform.Syscall || r.RAX != userCode || r.RDX != 0 || r.RBX != 0 || r.RSI != userData {
 		t.Errorf("afterwards %+v with selectors %#x, %#x, %#x, %#x", e, r.RAX, r.RDX, r.RBX, r.RSI)
@@ -187,8 +188,8 @@ func TestSegmentsAreOursAtEveryEntry(t *testing.T) {
 		"wrgsbase beyond what a process can have": "48 B8 00 F0 FF FF FF 7F 00 00 F3 48 0F AE D8 0F 05",
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := newGuest(t, assemble(t, code))
-			if e := finish(t, m); e.Kind != platform.Syscall && e.Kind != platform.Fault {
+			m := newGuest(t, platformtest.Assemble(t, code))
+			if e := platformtest.Finish(t, m); e.Kind != platform.Syscall && e.Kind != platform.Fault {
 				t.Errorf("%+v", e)
 			}
 			goesOn(t, m)
@@ -197,8 +198,8 @@ func TestSegmentsAreOursAtEveryEntry(t *testing.T) {
 }
 
 func TestX32NumbersReachThePersonalityAsTheyAre(t *testing.T) {
-	m := newGuest(t, assemble(t, "B8 27 00 00 40 0F 05"))
-	if e := finish(t, m); e.Kind != platform.Syscall || m.Regs().RAX != 0x40000027 {
+	m := newGuest(t, platformtest.Assemble(t, "B8 27 00 00 40 0F 05"))
+	if e := platformtest.Finish(t, m); e.Kind != platform.Syscall || m.Regs().RAX != 0x40000027 {
 		t.Errorf("%+v, rax %#x", e, m.Regs().RAX)
 	}
 }
@@ -207,10 +208,10 @@ func TestX32NumbersReachThePersonalityAsTheyAre(t *testing.T) {
 // them.
 func TestTheVsyscallPageIsClosed(t *testing.T) {
 	for _, at := range []uint64{vsyscallPage, vsyscallPage + 0x400, vsyscallPage + 0x800, vsyscallPage + 8} {
-		m := newGuest(t, assemble(t, "FF D0 0F 05")) // call rax; syscall
+		m := newGuest(t, platformtest.Assemble(t, "FF D0 0F 05")) // call rax; syscall
 		r := m.Regs()
 		r.RAX, r.RDI, r.RSI, r.RSP = at, dataAddr, dataAddr+64, dataEnd-64
-		if e := finish(t, m); e.Kind != platform.Fault {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Fault {
 			t.Errorf("%#x: %+v, rax %#x", at, e, r.RAX)
 		}
 		if b := bytesAt(t, m, dataAddr, dataAddr+128); string(b) != string(make([]byte, 128)) {
@@ -223,90 +224,33 @@ func TestTheVsyscallPageIsClosed(t *testing.T) {
 // The stub is there for everybody to jump to, and worth nothing.
 func TestJumpIntoTheStubIsAnOrdinarySystemCall(t *testing.T) {
 	for _, at := range []uint64{callAddr, tableAddr, exitAddr} {
-		m := newGuest(t, assemble(t, "FF E3")) // jmp rbx
+		m := newGuest(t, platformtest.Assemble(t, "FF E3")) // jmp rbx
 		r := m.Regs()
 		r.RBX, r.RAX, r.RBP, r.RDI = at, 39, dataAddr, 7
-		if e := finish(t, m); e.Kind != platform.Syscall {
+		if e := platformtest.Finish(t, m); e.Kind != platform.Syscall {
 			t.Errorf("%#x: %+v", at, e)
 		}
 		goesOn(t, m)
 	}
-	m := newGuest(t, assemble(t, "C6 03 00"))
+	m := newGuest(t, platformtest.Assemble(t, "C6 03 00"))
 	m.Regs().RBX = callAddr
-	if e := finish(t, m); e.Kind != platform.Fault || e.Addr != callAddr {
+	if e := platformtest.Finish(t, m); e.Kind != platform.Fault || e.Addr != callAddr {
 		t.Errorf("a write to the stub ends as %+v", e)
 	}
 }
 
 func TestInterruptEndsAnEndlessLoopEveryTime(t *testing.T) {
-	for name, code := range map[string]string{
-		"jump": "EB FE", "pause": "F3 90 EB FC", "cpuid": "31 C0 0F A2 EB FA",
-		"string store": "48 C7 C1 00 00 01 00 BF 00 20 40 00 F3 AA EB F0",
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := assemble(t, code)
-			m := newGuest(t, b)
-			m.OnThread(func() {
-				for i := range 50 {
-					if i%2 == 0 {
-						m.Interrupt() // before it runs: the next run is the one
-					} else {
-						go m.Interrupt()
-					}
-					e, err := m.Run()
-					if err != nil || e.Kind != platform.Interrupted {
-						t.Errorf("%d: %+v, %v", i, e, err)
-						return
-					}
-					if rip := m.Regs().RIP; rip < codeAddr || rip >= codeAddr+uint64(len(b)) {
-						t.Errorf("interrupted at %#x", rip)
-						return
-					}
-				}
-			})
-		})
-	}
+	platformtest.InterruptEndsEndlessLoops(t, testPlatform(t), nil)
 }
 
 func TestInterruptBetweenSystemCallsLosesNone(t *testing.T) {
-	// loop: inc rbx; syscall; jmp loop
-	m := newGuest(t, assemble(t, "48 FF C3 0F 05 EB F9"))
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for range 2000 {
-			m.Interrupt()
-			runtime.Gosched()
-		}
-	}()
-	calls := uint64(0)
-	for running := true; running; {
-		select {
-		case <-done:
-			running = false
-		default:
-		}
-		e, err := m.Run()
-		switch {
-		case err != nil:
-			t.Fatal(err)
-		case e.Kind == platform.Syscall:
-			if calls++; m.Regs().RBX != calls || m.Regs().RIP != codeAddr+5 {
-				t.Fatalf("after %d calls the guest counts %d at %#x", calls, m.Regs().RBX, m.Regs().RIP)
-			}
-		case e.Kind != platform.Interrupted:
-			t.Fatalf("%+v", e)
-		}
-	}
-	for calls += 3; m.Regs().RBX < calls; {
-		finish(t, m)
-	}
+	platformtest.InterruptsLoseNoSystemCall(t, testPlatform(t))
 }
 
 // An interruption that arrives while the stub works is not lost.
 func TestInterruptDuringAResetIsKept(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, []byte{0xEB, 0xFE})
+	b, c := platformtest.Template(t, p, []byte{0xEB, 0xFE})
 	m := clone(t, p, b, c)
 	m.Interrupt()
 	if err := m.give(platform.UserLo, memSize); err != nil {
@@ -319,9 +263,9 @@ func TestInterruptDuringAResetIsKept(t *testing.T) {
 
 func TestClockOfAGuestIsTheHosts(t *testing.T) {
 	// mov rax, [clock]; mov rbx, [clock+16]; syscall
-	m := newGuest(t, assemble(t, "48 8B 04 25 00 F0 3F 00 48 8B 1C 25 10 F0 3F 00 0F 05"))
+	m := newGuest(t, platformtest.Assemble(t, "48 8B 04 25 00 F0 3F 00 48 8B 1C 25 10 F0 3F 00 0F 05"))
 	m.StartClock(5e9)
-	if e := finish(t, m); e.Kind != platform.Syscall || m.Regs().RAX != m.clock.TSC0 || m.Regs().RBX != 5e9 {
+	if e := platformtest.Finish(t, m); e.Kind != platform.Syscall || m.Regs().RAX != m.clock.TSC0 || m.Regs().RBX != 5e9 {
 		t.Errorf("%+v: the guest reads %d and %d", e, m.Regs().RAX, m.Regs().RBX)
 	}
 	last, _ := m.Clock()

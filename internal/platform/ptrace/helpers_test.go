@@ -4,39 +4,29 @@ package ptrace
 
 import (
 	"bytes"
-	"encoding/hex"
 	"errors"
 	"os"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // Where the tests' guests have their things.
 const (
-	codeAddr = platform.UserLo
-	readOnly = codeAddr + platform.PageSize
-	dataAddr = readOnly + platform.PageSize
-	dataEnd  = dataAddr + 16*platform.PageSize
-	heapAddr = 0x800000
-	memSize  = heapAddr + 32<<20
-	// The heap's span is for the largest guest; memory ends earlier.
-	heapEnd = memSize + 32<<20
-	guard   = heapAddr + 1<<20 // where the template's part of the heap ends
+	codeAddr = platformtest.CodeAddr
+	readOnly = platformtest.ReadOnly
+	dataAddr = platformtest.DataAddr
+	dataEnd  = platformtest.DataEnd
+	heapAddr = platformtest.HeapAddr
+	memSize  = platformtest.MemSize
+	heapEnd  = platformtest.HeapEnd
+	guard    = platformtest.Guard
 )
-
-var testSpans = []platform.Span{
-	{Lo: codeAddr, Hi: readOnly, Prot: platform.Read | platform.Exec},
-	{Lo: readOnly, Hi: dataAddr, Prot: platform.Read},
-	{Lo: dataAddr, Hi: dataEnd, Prot: platform.Read | platform.Write},
-	{Lo: heapAddr, Hi: heapEnd, Prot: platform.Read | platform.Write},
-}
 
 var openPlatform = sync.OnceValues(New)
 
@@ -53,124 +43,44 @@ func testPlatform(t testing.TB) *Platform {
 	return p
 }
 
-// assemble reads hexadecimal code with spaces.
-func assemble(t testing.TB, code string) []byte {
-	t.Helper()
-	b, err := hex.DecodeString(strings.ReplaceAll(code, " ", ""))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return b
-}
-
-// bootGuest makes a machine whose code page holds code.
-func bootGuest(t testing.TB, p *Platform, code []byte) (*Machine, int) {
-	t.Helper()
-	b, fd, err := p.Boot(memSize, testSpans, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := b.(*Machine)
-	t.Cleanup(func() {
-		if err := m.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
-	})
-	if !m.Load(codeAddr, code) {
-		t.Fatal("code not loaded")
-	}
-	*m.Regs() = platform.Regs{RIP: codeAddr, RSP: dataEnd, RFLAGS: 0x202}
-	return m, fd
-}
-
-// newGuest is bootGuest without the memory file.
+// newGuest makes a machine whose code page holds code.
 func newGuest(t testing.TB, code []byte) *Machine {
 	t.Helper()
-	m, fd := bootGuest(t, testPlatform(t), code)
-	_ = unix.Close(fd)
-	return m
+	return platformtest.Guest(t, testPlatform(t), code).(*Machine)
+}
+
+func clone(t testing.TB, p *Platform, b *platform.Backing, c *platform.Context) *Machine {
+	t.Helper()
+	return platformtest.Clone(t, p, b, c).(*Machine)
 }
 
 // patience bounds a guest that does not exit.
 const patience = 20 * time.Second
 
-// finish runs a guest to its first real exit.
-func finish(t testing.TB, m *Machine) (e platform.Exit) {
-	t.Helper()
-	var late atomic.Bool
-	defer time.AfterFunc(patience, func() { late.Store(true); m.Interrupt() }).Stop()
-	for {
-		e, err := m.Run()
-		if err != nil {
-			t.Fatalf("run: %v", err)
+// eyes look at this platform's machines.
+var eyes = platformtest.Eyes{
+	Memory: func(t testing.TB, tested platform.Machine, b *platform.Backing) {
+		t.Helper()
+		m := tested.(*Machine)
+		if m.backing != b {
+			t.Fatal("the machine has another template")
 		}
-		if e.Kind != platform.Interrupted {
-			return e
+		for _, s := range platformtest.Spans {
+			if err := m.compare(s.Lo, min(s.Hi, memSize)); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if late.Load() {
-			t.Fatal("the guest did not exit")
-		}
-	}
-}
-
-// dirty is a guest that writes AL to RCX pages from RBX on.
-//
-//	loop: mov [rbx], al; add rbx, 0x1000; dec rcx; jnz loop; syscall
-var dirty = []byte{
-	0x88, 0x03, 0x48, 0x81, 0xC3, 0x00, 0x10, 0x00, 0x00, 0x48, 0xFF, 0xC9, 0x75, 0xF2, 0x0F, 0x05,
-}
-
-// testTemplate boots a guest with a pattern in memory and makes a backing of
-// it. A system call puts its processor where a real template's is.
-func testTemplate(t testing.TB, p *Platform, code []byte) (*platform.Backing, *platform.Context) {
-	t.Helper()
-	// nop; syscall in front of the code
-	m, fd := bootGuest(t, p, append([]byte{0x90, 0x0F, 0x05}, code...))
-	pattern := make([]byte, guard-heapAddr)
-	for i := range pattern {
-		pattern[i] = byte(i * 7 >> 3)
-	}
-	clear(pattern[64<<10 : 128<<10]) // a hole of zeros
-	if !m.CopyOut(heapAddr, pattern) || !m.CopyOut(dataAddr, []byte("data of the template")) {
-		t.Fatal("memory refused")
-	}
-	m.SetFSBase(dataAddr)
-	if e := finish(t, m); e.Kind != platform.Syscall {
-		t.Fatalf("%+v", e)
-	}
-	c := new(platform.Context)
-	if err := m.Save(c); err != nil {
-		t.Fatal(err)
-	}
-	b, err := platform.NewBacking(fd, []platform.Range{{Lo: 0, Hi: dataEnd}, {Lo: heapAddr, Hi: guard}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = b.Close() })
-	return b, c
-}
-
-func clone(t testing.TB, p *Platform, b *platform.Backing, c *platform.Context) *Machine {
-	t.Helper()
-	m, err := p.Clone(b, memSize, testSpans, c)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = m.Close() })
-	return m.(*Machine)
-}
-
-// checkMemory compares all of guest memory with the template.
-func checkMemory(t testing.TB, m *Machine, b *platform.Backing) {
-	t.Helper()
-	if m.backing != b {
-		t.Fatal("the machine has another template")
-	}
-	for _, s := range testSpans {
-		if err := m.compare(s.Lo, min(s.Hi, memSize)); err != nil {
-			t.Fatal(err)
-		}
-	}
+	},
+	Bytes: func(t testing.TB, m platform.Machine, lo, hi uint64) []byte {
+		t.Helper()
+		return bytesAt(t, m.(*Machine), lo, hi)
+	},
+	Settle: func(m platform.Machine) (err error) {
+		platform.OnThread(m, func() { err = m.(*Machine).settle() })
+		return err
+	},
+	Compared: []platform.Range{{Lo: codeAddr, Hi: dataEnd}, {Lo: heapAddr, Hi: guard}},
+	Patience: patience,
 }
 
 // bytesAt gives guest memory, whatever the guest's rights.
@@ -181,16 +91,6 @@ func bytesAt(t testing.TB, m *Machine, lo, hi uint64) []byte {
 		t.Fatalf("memory at %#x cannot be read", lo)
 	}
 	return b
-}
-
-// openDescriptors counts this process's descriptors.
-func openDescriptors(t testing.TB) int {
-	t.Helper()
-	d, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(d)
 }
 
 // children counts this process's children.

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 // roleVariable has the test binary be another process.
@@ -213,16 +214,13 @@ func TestWithoutNamespacesTheRungIsAProcess(t *testing.T) {
 
 func TestMachinesLeaveNothingBehind(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
-	bad, wild := *c, *c
-	bad.XSave = nil
-	wild.FSBase = 1 << 63
+	b, c := platformtest.Template(t, p, platformtest.Dirty)
 	round := func() {
-		m, err := p.Clone(b, memSize, testSpans, c)
+		m, err := p.Clone(b, memSize, platformtest.Spans, c)
 		if err != nil {
 			t.Fatal(err)
 		}
-		booted, fd, err := p.Boot(memSize, testSpans, nil)
+		booted, fd, err := p.Boot(memSize, platformtest.Spans, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -230,29 +228,14 @@ func TestMachinesLeaveNothingBehind(t *testing.T) {
 			t.Fatal(err)
 		}
 		m.Interrupt()
-		for name, fn := range map[string]func() (platform.Machine, error){
-			"context of another kind": func() (platform.Machine, error) { return p.Clone(b, memSize, testSpans, &bad) },
-			"non-canonical base":      func() (platform.Machine, error) { return p.Clone(b, memSize, testSpans, &wild) },
-			"too small for backing":   func() (platform.Machine, error) { return p.Clone(b, heapAddr, testSpans, c) },
-			"too small":               func() (platform.Machine, error) { return p.Clone(b, 4096, testSpans, c) },
-			"too large":               func() (platform.Machine, error) { return p.Clone(b, maxSize+4096, testSpans, c) },
-			"boot of nothing":         func() (platform.Machine, error) { m, _, err := p.Boot(0, testSpans, nil); return m, err },
-			"boot of bad spans": func() (platform.Machine, error) {
-				m, _, err := p.Boot(memSize, []platform.Span{{Lo: 0, Hi: 4096}}, nil)
-				return m, err
-			},
-		} {
-			if m, err := fn(); !errors.Is(err, platform.ErrMachine) || m != nil {
-				t.Errorf("%s: %v, %v", name, m, err)
-			}
-		}
+		platformtest.WhatCannotBeMade(t, p, b, c)
 	}
 	round()
-	fds, kids, routines := openDescriptors(t), children(t), runtime.NumGoroutine()
+	fds, kids, routines := platformtest.OpenDescriptors(t), children(t), runtime.NumGoroutine()
 	for range 10 {
 		round()
 	}
-	if n, k, g := openDescriptors(t), children(t), runtime.NumGoroutine(); n != fds || k != kids || g != routines {
+	if n, k, g := platformtest.OpenDescriptors(t), children(t), runtime.NumGoroutine(); n != fds || k != kids || g != routines {
 		t.Errorf("%d descriptors, %d children, %d goroutines before; %d, %d, %d after", fds, kids, routines, n, k, g)
 	}
 	if len(p.Needs().Children) != kids {
@@ -261,82 +244,16 @@ func TestMachinesLeaveNothingBehind(t *testing.T) {
 }
 
 func TestHalfMadeMachinesAreTakenApart(t *testing.T) {
-	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	before, kids := openDescriptors(t), children(t)
-	failed := 0
-	for room := range uint64(8) {
-		// The count includes the listing's own descriptor, closed again.
-		limit := unix.Rlimit{Cur: uint64(before) - 1 + room, Max: old.Max}
-		var errs [2]error
-		var ms [2]platform.Machine
-		var fd int
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-			t.Fatal(err)
-		}
-		ms[0], errs[0] = p.Clone(b, memSize, testSpans, c)
-		ms[1], fd, errs[1] = p.Boot(memSize, testSpans, nil)
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-			t.Fatal(err)
-		}
-		for i, m := range ms {
-			if errs[i] == nil {
-				_ = m.Close()
-				continue
-			}
-			failed++
-			if m != nil || !errors.Is(errs[i], platform.ErrMachine) {
-				t.Errorf("%d descriptors: %v, %v", room, m, errs[i])
-			}
-		}
-		if fd >= 0 {
-			_ = unix.Close(fd)
-		}
-	}
-	if failed == 0 {
-		t.Error("nothing failed, so nothing was tested")
-	}
-	if n, k := openDescriptors(t), children(t); n != before || k != kids {
-		t.Errorf("%d descriptors and %d children before, %d and %d after", before, kids, n, k)
-	}
+	platformtest.HalfMadeMachinesAreTakenApart(t, testPlatform(t), 8, func() int { return children(t) })
 }
 
 func TestCloseWhileOthersInterrupt(t *testing.T) {
-	for range 10 {
-		m := newGuest(t, []byte{0xEB, 0xFE})
-		var wg sync.WaitGroup
-		stop := make(chan struct{})
-		for range 3 {
-			wg.Go(func() {
-				for {
-					select {
-					case <-stop:
-						return
-					default:
-						m.Interrupt()
-						runtime.Gosched()
-					}
-				}
-			})
-		}
-		if e, err := m.Run(); err != nil || e.Kind != platform.Interrupted {
-			t.Errorf("%+v, %v", e, err)
-		}
-		if err := m.Close(); err != nil {
-			t.Error(err)
-		}
-		close(stop)
-		wg.Wait()
-	}
+	platformtest.CloseWhileOthersInterrupt(t, testPlatform(t))
 }
 
 func TestAGuestThatIsKilledFromOutsideIsAFailedMachine(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, []byte{0xEB, 0xFE})
+	b, c := platformtest.Template(t, p, []byte{0xEB, 0xFE})
 	for name, end := range map[string]func(g *sync.WaitGroup, m *Machine){
 		"while it runs":     func(g *sync.WaitGroup, m *Machine) { g.Go(func() { m.child.signal(unix.SIGKILL) }) },
 		"while it does not": func(_ *sync.WaitGroup, m *Machine) { m.child.signal(unix.SIGKILL) },
@@ -368,7 +285,7 @@ func TestAGuestThatIsKilledFromOutsideIsAFailedMachine(t *testing.T) {
 // machines.
 func TestAPageThatTheHostHasLostIsAnErrorOfTheMachine(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
+	b, c := platformtest.Template(t, p, platformtest.Dirty)
 	m := clone(t, p, b, c)
 	if err := unix.Ftruncate(b.FD, 4096); err != nil {
 		t.Fatal(err)

@@ -74,17 +74,7 @@ func startRefused(err error, namespaces bool) error {
 			mend, command := namespacesRefused(err)
 			return &Refusal{Need: "namespaces for a process", Mend: mend, Command: command, Cause: err}
 		}
-		r := &Refusal{Need: "to trace a child (ptrace)", Cause: err}
-		switch scope := setting("kernel/yama/ptrace_scope"); scope {
-		case "2":
-			r.Mend = "kernel.yama.ptrace_scope is 2; it has to be 0 or 1, or the process needs CAP_SYS_PTRACE"
-			r.Command = "sudo sysctl -w kernel.yama.ptrace_scope=1"
-		case "3":
-			r.Mend = "kernel.yama.ptrace_scope is 3; it has to be 0 or 1, which takes a reboot"
-		default:
-			r.Mend = "a container's seccomp profile has to allow ptrace, as Docker's own does from Linux 4.8 on"
-		}
-		return r
+		return tracingRefused(err, setting("kernel/yama/ptrace_scope"))
 	case errors.Is(err, unix.EACCES):
 		r := &Refusal{Need: "to execute a program from memory", Cause: err}
 		if setting("vm/memfd_noexec") == "2" {
@@ -97,6 +87,25 @@ func startRefused(err error, namespaces bool) error {
 		return &Refusal{Need: "one more process", Mend: "RLIMIT_NPROC or the cgroup's pids.max is reached", Cause: err}
 	}
 	return fmt.Errorf("%w: start the guest's process: %w", platform.ErrMachine, err)
+}
+
+// tracingRefused explains why a child cannot be traced, given Yama's setting
+// (Documentation/admin-guide/LSM/Yama.rst); empty where there is no Yama. Scope 1
+// is about processes that are no children, and 2 about tracers without
+// CAP_SYS_PTRACE over the child, which whoever made the child's user namespace
+// has.
+func tracingRefused(err error, scope string) *Refusal {
+	r := &Refusal{Need: "to trace a child (ptrace)", Cause: err}
+	switch scope {
+	case "2":
+		r.Mend = "kernel.yama.ptrace_scope is 2; it has to be 0 or 1, or the process needs CAP_SYS_PTRACE or user namespaces"
+		r.Command = "sudo sysctl -w kernel.yama.ptrace_scope=1"
+	case "3":
+		r.Mend = "kernel.yama.ptrace_scope is 3; it has to be 0 or 1, which takes a reboot"
+	default:
+		r.Mend = "a container's seccomp profile has to allow ptrace, as Docker's own does from Linux 4.8 on"
+	}
+	return r
 }
 
 // refusesNamespaces reports whether an errno says that there are no more

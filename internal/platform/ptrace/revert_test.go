@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/platformtest"
 )
 
 func TestRevertRestoresMemoryByteForByte(t *testing.T) {
@@ -25,48 +26,18 @@ func TestRevertRestoresMemoryByteForByte(t *testing.T) {
 			if way == "scan" && !p.scan {
 				t.Skip("needs PAGEMAP_SCAN (Linux 6.7)")
 			}
-			b, c := testTemplate(t, p, dirty)
+			b, c := platformtest.Template(t, p, platformtest.Dirty)
 			m := clone(t, p, b, c)
 			p.scan = way == "scan"
 			if way == "no pagemap" {
 				_ = unix.Close(m.child.pagemap)
 				m.child.pagemap = -1
 			}
-			checkMemory(t, m, b)
-			for round, tt := range []struct{ from, pages uint64 }{
-				{heapAddr, 3},
-				{dataAddr, 16},
-				{guard - 2*platform.PageSize, 4},
-				{guard, 1000},
-				{memSize - platform.PageSize, 1},
-				{heapAddr, giveBackPages + 100},
-				{heapAddr, 5},
-			} {
-				m.StartClock(uint64(round) * 1e9)
-				r := m.Regs()
-				r.RBX, r.RCX, r.RAX = tt.from, tt.pages, 0xA5
-				if e := finish(t, m); e.Kind != platform.Syscall {
-					t.Fatalf("round %d: %+v at %#x", round, e, r.RIP)
-				}
-				// The host writes too, also to text, and reads what was never touched.
-				m.CopyOut(heapAddr+70<<10, []byte("host"))
-				m.Load(codeAddr+100, []byte("loaded"))
-				m.Zero(guard-100, 200)
-				m.Zero(heapAddr, 2<<20)
-				m.Move(memSize-4096, heapAddr, 4096)
-				m.CopyIn(make([]byte, 4096), memSize-20<<20)
-				pages, err := m.Revert(c)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if way != "no pagemap" && uint64(pages) < min(tt.pages, giveBackPages) {
-					t.Errorf("round %d: %d pages were found changed, %d were", round, pages, tt.pages)
-				}
-				checkMemory(t, m, b)
-				if err := m.Verify(c); err != nil {
-					t.Errorf("round %d: %v", round, err)
-				}
+			m.Load(codeAddr+100, []byte("loaded")) // the host changes text, too
+			if _, err := m.Revert(c); err != nil {
+				t.Fatal(err)
 			}
+			platformtest.RevertRestoresMemory(t, p, m, b, c, eyes, giveBackPages, way != "no pagemap")
 		})
 	}
 }
@@ -76,14 +47,14 @@ func TestChangedPagesAreTheOnesThatWereWrittenTo(t *testing.T) {
 	if !p.scan {
 		t.Skip("needs PAGEMAP_SCAN (Linux 6.7)")
 	}
-	b, c := testTemplate(t, p, dirty)
+	b, c := platformtest.Template(t, p, platformtest.Dirty)
 	m := clone(t, p, b, c)
 	if r := m.Changed(); len(r) != 0 {
 		t.Errorf("a fresh clone has changed %v", r)
 	}
 	r := m.Regs()
 	r.RBX, r.RCX = heapAddr+5*platform.PageSize, 3
-	finish(t, m)
+	platformtest.Finish(t, m)
 	want := platform.Range{Lo: heapAddr + 5*platform.PageSize, Hi: heapAddr + 8*platform.PageSize}
 	if got := m.Changed(); len(got) != 1 || got[0] != want {
 		t.Errorf("%v, want %v", got, want)
@@ -98,7 +69,7 @@ func TestChangedPagesAreTheOnesThatWereWrittenTo(t *testing.T) {
 
 func TestZeroClearsWhatIsAsked(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, nil)
+	b, c := platformtest.Template(t, p, nil)
 	clone := clone(t, p, b, c)
 	booted := newGuest(t, nil)
 	full := bytes.Repeat([]byte{0xA5}, 4<<20)
@@ -132,7 +103,7 @@ func stateful(t *testing.T, p *Platform) []byte {
 	if p.features()&(1<<9) != 0 {
 		code += "31 C9 31 D2 B8 54 55 55 55 0F 01 EF" // wrpkru 0x55555554
 	}
-	return assemble(t, code+
+	return platformtest.Assemble(t, code+
 		"66 45 0F 76 FF"+ // pcmpeqd xmm15, xmm15
 		"66 48 0F 6E C0"+ // movq xmm0, rax
 		"0F AE 13"+ // ldmxcsr [rbx]
@@ -158,7 +129,7 @@ func (p *Platform) features() uint64 {
 // bare gives the state of a guest that has not run.
 func (p *Platform) bare() (*Machine, platform.Context, error) {
 	var c platform.Context
-	m, fd, err := p.Boot(memSize, testSpans, nil)
+	m, fd, err := p.Boot(memSize, platformtest.Spans, nil)
 	if err != nil {
 		return nil, c, err
 	}
@@ -167,30 +138,9 @@ func (p *Platform) bare() (*Machine, platform.Context, error) {
 
 func TestRevertLeavesNothingInRegisters(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, stateful(t, p))
+	b, c := platformtest.Template(t, p, stateful(t, p))
 	m := clone(t, p, b, c)
-	control := binary.LittleEndian.AppendUint64(nil, 0x7F80) // MXCSR: round to zero
-	control = binary.LittleEndian.AppendUint64(control, 0x0F7F)
-	m.CopyOut(dataAddr+256, control)
-	r := m.Regs()
-	*r = platform.Regs{
-		RAX: 1, RBX: dataAddr + 256, RDX: 3, RSI: 4, RDI: 5, RSP: dataEnd - 64, RBP: 6,
-		R8: 8, R9: 9, R10: 10, R12: 12, R13: 13, R14: 14, R15: 15, RIP: r.RIP, RFLAGS: 0x202,
-	}
-	m.SetFSBase(heapAddr)
-	if e := finish(t, m); e.Kind != platform.Syscall {
-		t.Fatalf("%+v at %#x", e, r.RIP)
-	}
-	var changed platform.Context
-	if err := m.Save(&changed); err != nil {
-		t.Fatal(err)
-	}
-	if bytes.Equal(changed.XSave, c.XSave) || changed.FSBase == c.FSBase {
-		t.Fatal("the guest changed nothing")
-	}
-	if _, err := m.Revert(c); err != nil {
-		t.Fatal(err)
-	}
+	platformtest.RevertLeavesNothingInRegisters(t, m, c)
 	if err := m.Verify(c); err != nil {
 		t.Error(err)
 	}
@@ -200,8 +150,8 @@ func TestRevertLeavesNothingInRegisters(t *testing.T) {
 // reach no other guest.
 func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, nil)
-	code := assemble(t, "F3 0F 6F 1B 0F 05 F3 0F 7F 1E 0F 05") // movdqu xmm3, [rbx]; syscall; movdqu [rsi], xmm3; syscall
+	b, c := platformtest.Template(t, p, nil)
+	code := platformtest.Assemble(t, "F3 0F 6F 1B 0F 05 F3 0F 7F 1E 0F 05") // movdqu xmm3, [rbx]; syscall; movdqu [rsi], xmm3; syscall
 	const from, to = heapAddr + 4096, heapAddr + 8192
 	var ms [3]*Machine
 	for i := range ms {
@@ -213,14 +163,14 @@ func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 	ms[2].Regs().RIP += 6 // it loads nothing and stores what it finds
 	for i, m := range ms {
 		if i < 2 {
-			finish(t, m)
+			platformtest.Finish(t, m)
 		}
 	}
 	for i, m := range ms {
 		if err := m.give(guard+8<<20, memSize); err != nil {
 			t.Fatal(err)
 		}
-		finish(t, m)
+		platformtest.Finish(t, m)
 		want := bytes.Repeat([]byte{byte(0x11 * (i + 1))}, 16)
 		if i == 2 {
 			clear(want)
@@ -232,16 +182,7 @@ func TestVectorRegistersSurviveExitsAndReachNoOtherGuest(t *testing.T) {
 }
 
 func TestClonesDoNotSeeEachOther(t *testing.T) {
-	p := testPlatform(t)
-	b, c := testTemplate(t, p, dirty)
-	first, second := clone(t, p, b, c), clone(t, p, b, c)
-	r := first.Regs()
-	r.RBX, r.RCX, r.RAX = heapAddr, 500, 0x5A
-	finish(t, first)
-	first.CopyOut(dataAddr, []byte("secret"))
-	first.Load(codeAddr, []byte("secret"))
-	checkMemory(t, second, b)
-	checkMemory(t, clone(t, p, b, c), b)
+	platformtest.ClonesDoNotSeeEachOther(t, testPlatform(t), eyes)
 }
 
 func TestBootedMachineCannotBeReverted(t *testing.T) {
@@ -253,7 +194,7 @@ func TestBootedMachineCannotBeReverted(t *testing.T) {
 
 func TestContextsOfAnotherKindAreRefused(t *testing.T) {
 	p := testPlatform(t)
-	b, c := testTemplate(t, p, nil)
+	b, c := platformtest.Template(t, p, nil)
 	m := clone(t, p, b, c)
 	for name, change := range map[string]func(c *platform.Context){
 		"no extended state":          func(c *platform.Context) { c.XSave = nil },

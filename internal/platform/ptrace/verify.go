@@ -32,15 +32,7 @@ func (m *Machine) Verify(c *platform.Context) error {
 	if err := m.Save(&got); err != nil {
 		return err
 	}
-	switch {
-	case got.Regs != c.Regs:
-		return fmt.Errorf("%w: registers %+v differ from the template's %+v", platform.ErrMachine, got.Regs, c.Regs)
-	case got.FSBase != c.FSBase || got.GSBase != c.GSBase:
-		return fmt.Errorf("%w: segment bases %#x, %#x differ from the template's %#x, %#x", platform.ErrMachine, got.FSBase, got.GSBase, c.FSBase, c.GSBase)
-	case !bytes.Equal(got.XSave, c.XSave):
-		return fmt.Errorf("%w: the extended state differs from the template's", platform.ErrMachine)
-	}
-	return nil
+	return got.Verify(c)
 }
 
 // compare finds the first page of [lo,hi) that is not what the backing has.

@@ -22,6 +22,8 @@ const (
 	backend = "TheBackendConforms$|SeesNothing|IsKilledCosts|" + ceiling
 	// ceiling finds the backend's test of its memory ceiling.
 	ceiling = "TheCeilingIs"
+	// forGood finds what cannot be taken back before the next start of the VM.
+	forGood = "ForbiddenForGood"
 )
 
 // row is one run of the tests of a package in the VM.
@@ -57,6 +59,9 @@ var rows = []row{
 	{plan.SystemdUser, "internal/supervise", controlGroup},
 	{plan.SystemdRoot, "microvm", ceiling},
 	{plan.SystemdUser, "microvm", ceiling},
+
+	// Nothing is traced any more after this.
+	{plan.SystemdRoot, "internal/platform/ptrace", forGood},
 }
 
 // promises are what tests may rely on in each variant.
