@@ -192,6 +192,7 @@ func (t *Tool) log(ctx context.Context, o Outcome, err error) {
 // execute gives, besides the outcome, the error behind a failure.
 func (t *Tool) execute(ctx context.Context, code string) (o Outcome, err error) {
 	caller := t.config.Caller(ctx)
+	defer t.report(caller, time.Now(), &o)
 	switch {
 	case caller.ThreadID == "":
 		o.fail(FailureNoThread, "no active thread context — execute_code must be called from within a thread")
@@ -219,6 +220,19 @@ func (t *Tool) execute(ctx context.Context, code string) (o Outcome, err error) 
 		o.fail(FailureUnavailable, "sandbox unavailable — degrading to T0 (LLM self-check only)")
 	}
 	return o, err
+}
+
+// report tells the router's observer, if there is one, that a call has ended.
+func (t *Tool) report(caller Caller, started time.Time, o *Outcome) {
+	reporter, ok := t.router.(interface{ Report(event router.Event) })
+	if !ok {
+		return
+	}
+	event := router.ToolCallEnded{Tool: Name, Kind: Kind, Duration: time.Since(started), Failure: string(o.Failure)}
+	if caller.ThreadID != "" {
+		event.Key = sandbox.Key{Scope: caller.Scope, ThreadID: caller.ThreadID, AgentID: t.config.AgentID}
+	}
+	reporter.Report(event)
 }
 
 // failed is the failure of a program that had a sandbox.

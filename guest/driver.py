@@ -2,7 +2,8 @@
 
 It talks to the host through reserved descriptors (internal/linux/mailbox.go):
 
-  PARK    preadv([header, source], status) ends a run and returns the next one
+  PARK    preadv([header, source], status) ends a run and returns the next one, or
+          nothing: the run had an interrupt, take it and park again
   RINGS   preadv([out, err]) says where output waits
   SOURCE  preadv([buffer], offset) reads source text that did not fit
   VALUE   write(repr) gives the value of a trailing expression
@@ -26,6 +27,7 @@ import sys
 import time
 import traceback
 import types
+from _signal import SIG_BLOCK, pthread_sigmask
 from _thread import RLock, stack_size
 
 PARK, RINGS, SOURCE, VALUE, OBEY = range(1 << 20, (1 << 20) + 5)
@@ -151,7 +153,7 @@ def make_driver():
     unpack, header = HEADER.unpack, bytearray(HEADER.size)
     body = bytearray(BUFFER_SIZE)
     request, body_view = [header, body], memoryview(body)
-    running, interrupted = [False], [False]
+    running, interrupted, pending = [False], [False], [False]
     reserve = [bytes(RESERVE)]
     sources = {}
     # random's own generator and the C function behind its seed: the Python one
@@ -180,6 +182,7 @@ def make_driver():
             if running[0]:
                 interrupted[0] = True
                 raise KeyboardInterrupt
+            pending[0] = True
 
     # asyncio handles SIGINT its own way, by cancelling the main task, only where
     # it finds the default handler.
@@ -257,6 +260,9 @@ def make_driver():
             # An interrupt that an earlier program swallowed is not this one's.
             interrupted[0] = False
             running[0] = True
+            if pending[0]:  # it came before the program did
+                pending[0], interrupted[0] = False, True
+                raise KeyboardInterrupt_
             if echo:
                 code, last = split(source, name)
             else:
@@ -331,7 +337,10 @@ def make_driver():
         status, live, confirm = READY, 0, out.confirm
         while True:
             try:
-                preadv(PARK, request, status)
+                while not preadv(PARK, request, status):
+                    # An interrupt is under way: this runs its handler for sure.
+                    pthread_sigmask(SIG_BLOCK, ())
+                    pending[0] = False
                 flags, name_len, source_len, nonce, entropy = unpack(header)
                 if flags & FLAG_SEED:
                     seed(entropy)

@@ -40,6 +40,8 @@ type link struct {
 	aside *wire.Writer // of the side line, guarded by mu
 	// active is the call under way, guarded by mu.
 	active uint32
+	// asking ends with the call that may ask, or asked last; guarded by mu.
+	asking context.Context
 }
 
 // newLink makes a link of a line of calls and a side line. serve, if not nil,
@@ -100,6 +102,7 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	}
 	// What the program has asked for ends with the call.
 	asking, stop := context.WithCancel(ctx)
+	l.setAsking(asking)
 	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(asking, number, a) })
 	stop()
 	if err != nil {
@@ -164,6 +167,12 @@ func (l *link) answer(number uint32, a wire.Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.asks.answered(a.ID)
+	if l.asking.Err() != nil {
+		// The worker's own deadline, or the interrupt on its way, ends the
+		// program's wait. What came of a request that ended with it would have
+		// the program end before, as if it had had its time.
+		return
+	}
 	if err != nil {
 		l.close() // an answer that is missing must not pass for a late one
 		return
@@ -192,6 +201,12 @@ func (l *link) setActive(number uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active = number
+}
+
+func (l *link) setAsking(ctx context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.asking = ctx
 }
 
 // interrupt has a call cut short that is still under way, and gives it a last

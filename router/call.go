@@ -30,6 +30,7 @@ type Call struct {
 	spec     sandbox.Spec
 	provider *provider
 	rung     sandbox.Cleanup
+	lease    CallLease // nil unless the backend is a CallAdmitter
 
 	// life ends with the call, and with it the acquires on their way.
 	life      context.Context
@@ -54,8 +55,8 @@ func (r *Router) CallKey(key sandbox.Key, spec sandbox.Spec) sandbox.Key {
 }
 
 // Enter lets a call in. Calls of the same key and kind share the sandbox, but
-// for one that wants it alone, by its options or by the spec's
-// ExclusiveAdmission; and none enters while a call that ended has left
+// for one that wants it alone, by its options, by the spec's ExclusiveAdmission
+// or because its backend is a CallAdmitter or declares it; and none enters while a call that ended has left
 // something to clean. They enter in the order in which they came. The wait for
 // each call ahead is bounded; when it runs out the error is a
 // sandbox.ErrQueuedTimeout, and a call whose ctx ends in the queue leaves
@@ -88,16 +89,54 @@ func (r *Router) enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 	}
 	at := place{key, spec.Kind}
 	patience := cmp.Or(options.QueueTimeout, r.config.QueueTimeout)
-	if err := r.admission.enter(ctx, at, options.Exclusive || spec.ExclusiveAdmission, patience); err != nil {
+	if err := r.admission.enter(ctx, at, options.Exclusive || spec.ExclusiveAdmission || p.exclusive(), patience); err != nil {
 		return nil, p, queued("enter", err)
 	}
-	call := &Call{router: r, key: key, spec: spec.Clone(), provider: p, rung: r.rung(p, spec)}
+	lease, err := r.reserve(ctx, p, at, spec, patience)
+	if err != nil {
+		return nil, p, err
+	}
+	call := &Call{router: r, key: key, spec: spec.Clone(), provider: p, rung: r.rung(p, spec), lease: lease}
 	call.life, call.stop = context.WithCancel(context.Background())
 	if err := ctx.Err(); err != nil {
 		_ = call.Release(ctx) // what others left is reported as ever
 		return nil, p, queued("enter", err)
 	}
 	return call, p, nil
+}
+
+// exclusive says whether calls that the provider serves have their sandbox alone.
+func (p *provider) exclusive() bool {
+	_, admits := p.backend.(CallAdmitter)
+	return admits || p.declares.ExclusiveAdmission
+}
+
+// reserve gets the backend's leave for a call that is in; nil when the backend
+// wants none. With an error the call is out again, and has left nothing.
+func (r *Router) reserve(ctx context.Context, p *provider, at place, spec sandbox.Spec, patience time.Duration) (lease CallLease, err error) {
+	admitter, ok := p.backend.(CallAdmitter)
+	if !ok {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	reserved := false
+	defer func() {
+		if !reserved { // a panic of the backend's too
+			r.admission.leave(at, nil)
+		}
+	}()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	lease, err = admitter.AdmitCall(ctx, at.key, spec.Clone())
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return nil, queued("enter", errors.Join(ctx.Err(), err))
+	case err != nil:
+		return nil, err
+	case lease == nil:
+		return nil, &sandbox.OpError{Op: "enter", Class: sandbox.ErrInternal, Detail: p.decider() + ": the backend gave no lease and no error"}
+	}
+	reserved = true
+	return lease, nil
 }
 
 // Key is the key of the call's sandboxes.
@@ -127,6 +166,9 @@ func (c *Call) Acquire(ctx context.Context) (sandbox.Sandbox, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(c.life, cancel)()
+	if c.lease != nil {
+		ctx = c.lease.Context(ctx)
+	}
 	s, err := c.router.acquire(ctx, c.key, c.spec, c.provider)
 	if err != nil {
 		return nil, err
@@ -191,7 +233,11 @@ func (c *Call) end(ctx context.Context, clean bool) error {
 	// An acquire may still bring a sandbox.
 	c.stop()
 	c.acquiring.Wait()
-	return c.router.leave(ctx, place{c.key, c.spec.Kind}, c.left(clean))
+	release := func() {}
+	if c.lease != nil {
+		ctx, release = c.lease.Context(ctx), sync.OnceFunc(c.lease.Release)
+	}
+	return c.router.leave(ctx, place{c.key, c.spec.Kind}, c.left(clean), release)
 }
 
 // left is what has to be cleaned. Precondition: no acquire is on its way.

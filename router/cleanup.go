@@ -101,14 +101,19 @@ func fold(left []remains) []remains {
 }
 
 // leave takes a call out and, when it was the last one inside, cleans. The
-// error is that of Finish.
-func (r *Router) leave(ctx context.Context, at place, left []remains) error {
-	left = r.admission.leave(at, left)
+// error is that of Finish. It releases the call's lease before anybody enters: a
+// call with one is alone inside, so that what there is to clean is its own.
+func (r *Router) leave(ctx context.Context, at place, left []remains, release func()) error {
+	if len(left) == 0 {
+		left = r.leaveNothing(at, release)
+	} else {
+		left = r.admission.leave(at, left)
+	}
 	if left == nil {
 		return nil
 	}
 	var unclean []error
-	failures := r.clean(ctx, at, fold(left))
+	failures := r.clean(ctx, at, fold(left), release)
 	for _, failure := range failures {
 		if failure.Outcome != OutcomeDisposed {
 			unclean = append(unclean, failure)
@@ -120,16 +125,26 @@ func (r *Router) leave(ctx context.Context, at place, left []remains) error {
 	return errors.Join(unclean...)
 }
 
-// clean cleans every generation and then lets others in.
-func (r *Router) clean(ctx context.Context, at place, left []remains) (failures []*CleanupError) {
+// leaveNothing takes a call out that left nothing itself, and gives what others
+// left. The call is out even if the release panics.
+func (r *Router) leaveNothing(at place, release func()) (left []remains) {
+	defer func() { left = r.admission.leave(at, nil) }()
+	release()
+	return nil
+}
+
+// clean cleans every generation, releases the call's lease and then lets others
+// in.
+func (r *Router) clean(ctx context.Context, at place, left []remains, release func()) (failures []*CleanupError) {
 	done := 0
+	defer r.admission.reopen(at)
+	defer release()
 	defer func() {
 		// Only a panic on the way leaves some; they must not be handed out.
 		for _, m := range left[done:] {
 			failure := &sandbox.DisposalFailure{Detail: m.provider.name + ": the cleanup was interrupted"}
 			r.suspect(at.key, failure, target{m.provider, m.disposal(at)})
 		}
-		r.admission.reopen(at)
 	}()
 	for _, m := range left {
 		if failure := r.cleanOne(ctx, at, m); failure != nil {

@@ -1,6 +1,7 @@
 package router
 
 import (
+	"context"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -98,12 +99,30 @@ type EgressObserved struct {
 	sandbox.EgressObservation
 }
 
+// ToolCallEnded is one call of a tool by a model, all its cleanup included. The
+// layer that offers the tool reports it ([Router.Report]); the events of the
+// call's sandbox have the same key.
+type ToolCallEnded struct {
+	// Tool is the name by which the model called it.
+	Tool string
+	// Key and Kind are the sandbox's that it was for; the key is zero when the
+	// call was for no conversation.
+	Key  sandbox.Key
+	Kind string
+	// Duration is the time from the call to its end.
+	Duration time.Duration
+	// Failure is why it did not come to an end of its own, in one word of the
+	// tool's; empty when it did, whatever its result.
+	Failure string
+}
+
 func (SandboxAcquired) event() {}
 func (CallAdmitted) event()    {}
 func (SandboxCleaned) event()  {}
 func (SandboxDisposed) event() {}
 func (ScopeDisposed) event()   {}
 func (EgressObserved) event()  {}
+func (ToolCallEnded) event()   {}
 
 // EgressReporter is a backend that can tell what its sandboxes reach for. New
 // calls ObserveEgress once for each backend that declares ObservesEgress, with
@@ -125,6 +144,33 @@ type AdmissionWatcher interface {
 	// anything, is not handed out.
 	Refused(key sandbox.Key, kind string)
 }
+
+// CallAdmitter is a backend that wants to own a sandbox for the length of each
+// call, such as one that shares it with other programs of the machine. Calls that
+// it serves are exclusive, whatever spec and options say. It is asked after the
+// call's turn has come and before anything is acquired.
+type CallAdmitter interface {
+	// AdmitCall reserves the sandbox of the key and the spec's kind. It must
+	// return when ctx ends, which is when the caller gives up or has waited as
+	// long as for a call ahead. After an error nothing is reserved, and the call
+	// is refused with that error, or as queued when ctx ended.
+	AdmitCall(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (CallLease, error)
+}
+
+// CallLease is what a call holds of a backend that is a [CallAdmitter].
+type CallLease interface {
+	// Context marks the context of what the call itself asks of the backend: its
+	// acquires, and the reset, reclaim and disposals of its cleanup.
+	Context(ctx context.Context) context.Context
+	// Release ends the lease. It is called exactly once, however the call ends,
+	// when its cleanup is done and before the next call's turn. It must not call
+	// the router.
+	Release()
+}
+
+// Report tells the observer of what a layer above the router did, such as a
+// ToolCallEnded. The router has no other use for it.
+func (r *Router) Report(event Event) { r.observe(event) }
 
 func (r *Router) observe(event Event) {
 	if r.config.Observer != nil {

@@ -25,6 +25,9 @@ type Declarations struct {
 	AnyEgressMethod bool
 	// AttachedIdentity is the identity that its sandboxes carry.
 	AttachedIdentity AttachedIdentity
+	// ExclusiveAdmission has calls of one sandbox follow each other, cleanup
+	// included, whatever a spec says.
+	ExclusiveAdmission bool
 }
 
 // Serves says whether the isolation scope is kept.

@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress/egresstest"
 )
 
 func TestARequestIsReadAsItIsWritten(t *testing.T) {
@@ -127,9 +128,9 @@ func FuzzServe(f *testing.F) {
 		c.Limits.Time = time.Nanosecond // nothing is sent
 		c.Observe = nil
 	})
-	for _, row := range caseRows() {
-		f.Add(message(fmt.Sprintf(`{"method":%q,"url":%q}`, row.method, row.url)))
-		f.Add(message(fmt.Sprintf(`{"method":%q,"url":%q,"headers":[["Host","evil.test"],["A","\u0100"]]}`, row.method, row.url)))
+	for _, row := range egresstest.Cases() {
+		f.Add(message(fmt.Sprintf(`{"method":%q,"url":%q}`, row.Method, row.URL)))
+		f.Add(message(fmt.Sprintf(`{"method":%q,"url":%q,"headers":[["Host","evil.test"],["A","\u0100"]]}`, row.Method, row.URL)))
 	}
 	f.Fuzz(func(t *testing.T, b0 []byte) {
 		got := decodeReply(t, b.Serve(t.Context(), b0))

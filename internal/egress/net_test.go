@@ -10,97 +10,12 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
-	"sync"
 	"testing"
-
-	"golang.org/x/net/dns/dnsmessage"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress/egresstest"
 )
-
-// nameServer is a DNS server whose every name has the addresses that the test
-// says, one list after the other.
-type nameServer struct {
-	conn net.PacketConn
-
-	mu sync.Mutex
-	// answers are for one question of each type each; the last list stays.
-	answers []netip.Addr
-	asked   []string
-}
-
-func newNameServer(t *testing.T, answers ...string) *nameServer {
-	t.Helper()
-	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := &nameServer{conn: conn, answers: addrs(answers...)}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		buf := make([]byte, 1500)
-		for {
-			n, from, err := conn.ReadFrom(buf)
-			if err != nil {
-				return
-			}
-			if reply, err := s.reply(buf[:n]); err == nil {
-				_, _ = conn.WriteTo(reply, from)
-			}
-		}
-	}()
-	t.Cleanup(func() {
-		_ = conn.Close()
-		<-ended
-	})
-	return s
-}
-
-func (s *nameServer) reply(query []byte) ([]byte, error) {
-	var m dnsmessage.Message
-	if err := m.Unpack(query); err != nil || len(m.Questions) != 1 {
-		return nil, errors.Join(err, errors.New("no question"))
-	}
-	question := m.Questions[0]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.asked = append(s.asked, question.Type.String()[len("Type"):]+" "+question.Name.String())
-	m.Response, m.Authoritative, m.Additionals = true, true, nil
-	if len(s.answers) == 0 {
-		m.RCode = dnsmessage.RCodeNameError
-	}
-	for _, addr := range s.answers {
-		header := dnsmessage.ResourceHeader{Name: question.Name, Class: dnsmessage.ClassINET, TTL: 0}
-		switch {
-		case addr.Is4() && question.Type == dnsmessage.TypeA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AResource{A: addr.As4()}})
-		case addr.Is6() && question.Type == dnsmessage.TypeAAAA:
-			m.Answers = append(m.Answers, dnsmessage.Resource{Header: header, Body: &dnsmessage.AAAAResource{AAAA: addr.As16()}})
-		}
-	}
-	return m.Pack()
-}
-
-func (s *nameServer) say(answers ...string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answers, s.asked = addrs(answers...), nil
-}
-
-// questions are what was asked since say, sorted.
-func (s *nameServer) questions() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Sorted(slices.Values(s.asked))
-}
-
-func (s *nameServer) resolver() egress.Resolver {
-	return egress.NetResolver(&net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		return d.DialContext(ctx, "udp", s.conn.LocalAddr().String())
-	}})
-}
 
 // onPort80 serves on a loopback address that nothing else uses, on port 80.
 func onPort80(t *testing.T, host string, handler http.HandlerFunc) {
@@ -115,9 +30,9 @@ func onPort80(t *testing.T, host string, handler http.HandlerFunc) {
 }
 
 func TestNamesOfARealServerAreJudged(t *testing.T) {
-	s := newNameServer(t)
+	s := egresstest.NewNameServer(t)
 	w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
-	b := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) { c.Resolver = s.resolver() })
+	b := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) { c.Resolver = egress.NetResolver(s.Resolver()) })
 	for _, row := range []struct {
 		name    string
 		answers []string
@@ -137,7 +52,7 @@ func TestNamesOfARealServerAreJudged(t *testing.T) {
 		{"turned to a private one", []string{"192.168.0.1"}, "address", nil},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			s.say(row.answers...)
+			s.Say(row.answers...)
 			w.did()
 			if got := ask(t, b, "GET", "http://api.example.com/"); got.kind() != row.kind {
 				t.Errorf("%s %+v, not %s", got.kind(), got.Error, row.kind)
@@ -147,20 +62,74 @@ func TestNamesOfARealServerAreJudged(t *testing.T) {
 			}
 			// One lookup asks once for each family, and for this very name: no
 			// search list of the host's is tried.
-			if asked := s.questions(); !slices.Equal(asked, []string{"A api.example.com.", "AAAA api.example.com."}) {
+			if asked := s.Questions(); !slices.Equal(asked, []string{"A api.example.com.", "AAAA api.example.com."}) {
 				t.Errorf("asked for %q", asked)
 			}
 		})
 	}
-	s.say("93.184.216.34")
+	s.Say("93.184.216.34")
 	for _, url := range []string{"http://evil.test/", "http://api.example.com@evil.test/", "ftp://api.example.com/", "http://127.0.0.1/"} {
 		if got := ask(t, b, "GET", url); got.kind() != "policy" {
 			t.Errorf("%s: %s", url, got.kind())
 		}
 	}
-	if asked := s.questions(); len(asked) > 0 {
+	if asked := s.Questions(); len(asked) > 0 {
 		t.Errorf("refused, but after %q", asked)
 	}
+}
+
+// A name server that turns round or lies gains nothing: one lookup, and the
+// address that was judged.
+func TestANameServerThatTurnsRoundOrLiesGainsNothing(t *testing.T) {
+	s := egresstest.NewNameServer(t)
+	w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
+	b := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) { c.Resolver = egress.NetResolver(s.Resolver()) })
+	const there = "93.184.216.34:80"
+	for _, row := range []struct {
+		name    string
+		prepare func()
+		kinds   []string // one for each request
+		dialed  []string
+	}{
+		{"public, then loopback", func() { s.SayInTurn([]string{"93.184.216.34"}, []string{"127.0.0.1"}) },
+			[]string{"200", "address", "address"}, []string{there}},
+		{"an example's address, then loopback", func() { s.SayInTurn([]string{"192.0.2.7"}, []string{"127.0.0.1"}) },
+			[]string{"address", "address"}, nil},
+		{"loopback, then public", func() { s.SayInTurn([]string{"127.0.0.1"}, []string{"93.184.216.34"}) },
+			[]string{"address", "200"}, []string{there}},
+		{"an alias of an inner name", func() { s.Say("127.0.0.1"); s.Lie(egresstest.LieAlias) }, []string{"address"}, nil},
+		{"an alias of a public name", func() { s.Say("93.184.216.34"); s.Lie(egresstest.LieAlias) }, []string{"200"}, []string{there}},
+		{"no such name, with an address all the same", func() { s.Say("127.0.0.1"); s.Lie(egresstest.LieNoName) }, []string{"name"}, nil},
+		{"an answer to nobody's question", func() { s.Say("93.184.216.34"); s.Lie(egresstest.LieNumber) }, []string{"timeout"}, nil},
+		{"an answer to another question", func() { s.Say("93.184.216.34"); s.Lie(egresstest.LieQuestion) }, []string{"timeout"}, nil},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			row.prepare()
+			w.did()
+			for i, kind := range row.kinds {
+				request := get("http://api.example.com/")
+				if kind == "timeout" { // nobody answers any more
+					request.Timeout = 300 * time.Millisecond
+				}
+				_, err := b.Do(within(t), request)
+				if kind == "200" && err != nil || kind != "200" && failureKind(err) != kind {
+					t.Errorf("request %d: %v, not %s", i, err, kind)
+				}
+			}
+			if _, dials := w.did(); !slices.Equal(dials, row.dialed) {
+				t.Errorf("dialled %q, not %q", dials, row.dialed)
+			}
+		})
+	}
+}
+
+// failureKind is the kind of a broker's error.
+func failureKind(err error) string {
+	var failure *egress.Error
+	if !errors.As(err, &failure) {
+		return "none"
+	}
+	return failure.Kind.String()
 }
 
 // TestARealServerIsReachedByItsAddress uses nothing of the test's own but the
@@ -172,10 +141,10 @@ func TestARealServerIsReachedByItsAddress(t *testing.T) {
 		_, _ = fmt.Fprintf(rw, "%s %s %s %s", r.Method, r.Host, r.URL, body)
 	})
 	onPort80(t, other, func(http.ResponseWriter, *http.Request) { t.Error("another server was reached") })
-	s := newNameServer(t, open)
+	s := egresstest.NewNameServer(t, open)
 	b := newBroker(t, egress.Config{
 		Policy:   newPolicy(t, listing(open, "inside.example", "outside.example"), "inside.example"),
-		Resolver: s.resolver(),
+		Resolver: egress.NetResolver(s.Resolver()),
 	})
 	for url, want := range map[string]string{
 		"http://" + open + "/a?b":  "GET " + open + " /a?b ",
@@ -196,7 +165,7 @@ func TestARealServerIsReachedByItsAddress(t *testing.T) {
 	if err != nil || string(answer.Body) != "POST inside.example / body" {
 		t.Errorf("POST: %+v, %v", answer, err)
 	}
-	s.say()
+	s.Say()
 	if got := ask(t, b, "GET", "http://inside.example/"); got.kind() != "name" {
 		t.Errorf("a name that is gone: %s", got.kind())
 	}

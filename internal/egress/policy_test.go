@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/egress/egresstest"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -178,8 +179,8 @@ func TestAddressesAreJudgedForTheirHost(t *testing.T) {
 }
 
 func FuzzDecide(f *testing.F) {
-	for _, row := range caseRows() {
-		f.Add(row.method, row.url)
+	for _, row := range egresstest.Cases() {
+		f.Add(row.Method, row.URL)
 	}
 	f.Add("GET", "http://api.example.com/a?b#c")
 	f.Add("POST", "HTTPS://127.0.0.1:443")

@@ -128,18 +128,28 @@ func (vm *VM) take(ctx context.Context) error {
 		select {
 		case <-vm.turn:
 		case <-ctx.Done():
-			kind, what := KindCanceled, "cancelled"
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				kind, what = KindTimeout, "the time limit was reached"
-			}
-			return &Error{Kind: kind, Message: what + " while waiting for the sandbox; nothing was submitted", Usable: true, Cause: ctx.Err()}
+			return notSubmitted(ctx)
 		}
+	}
+	// What nobody waits for any more is not begun.
+	if ctx.Err() != nil {
+		vm.turn <- struct{}{}
+		return notSubmitted(ctx)
 	}
 	if vm.retired != "" {
 		vm.turn <- struct{}{}
 		return &Error{Kind: KindRefused, Message: "the sandbox is retired (" + vm.retired + "); make a new one"}
 	}
 	return nil
+}
+
+// notSubmitted is the error of a call whose context ended before its turn.
+func notSubmitted(ctx context.Context) error {
+	kind, what := KindCanceled, "cancelled"
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		kind, what = KindTimeout, "the time limit was reached"
+	}
+	return &Error{Kind: kind, Message: what + " while waiting for the sandbox; nothing was submitted", Usable: true, Cause: ctx.Err()}
 }
 
 // Retired says why the machine can no longer be used; empty when it can.

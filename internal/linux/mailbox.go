@@ -13,7 +13,9 @@ const (
 	reservedFD  = 1 << 20
 	reservedFDs = 6
 	// parkFD: preadv([header, source], status) ends the run with the status
-	// and returns when the next request comes.
+	// and returns when the next request comes. It returns 0 when the run had an
+	// interrupt: the driver is to take what is still on its way of it and to
+	// park again.
 	parkFD = reservedFD
 	// ringFD: preadv([out, err]) tells where the output rings are.
 	ringFD = reservedFD + 1
@@ -54,6 +56,9 @@ type mailbox struct {
 	value   []byte
 	// maxValue bounds value.
 	maxValue int
+	// interrupted says that this run has had an interrupt, and parking that its
+	// driver was asked to park again: from then on the run gets none.
+	interrupted, parking bool
 }
 
 // SavedMailbox is a mailbox in a form that can be kept in a file.
@@ -97,6 +102,7 @@ func (m *mailbox) restore(s SavedMailbox) error {
 		m.rings[i] = ring{r[0], r[1]}
 	}
 	m.source, m.value = nil, nil
+	m.interrupted, m.parking = false, false
 	return nil
 }
 
@@ -107,6 +113,11 @@ func (p *Process) mailboxRead(fd uint64, iov []iovec, off int64) uint64 {
 	case parkFD:
 		if len(iov) != 2 || off < 0 {
 			return fail(syscall.EINVAL)
+		}
+		if m.interrupted && !m.parking {
+			m.parking = true
+			p.withdrawInterrupt()
+			return 0
 		}
 		m.request = append(m.request[:0], iov...)
 		p.end(Outcome{Kind: Parked, Status: off})
@@ -181,6 +192,7 @@ func (p *Process) Resume(header, source []byte, maxValue int) bool {
 	}
 	m.request = m.request[:0]
 	m.source, m.value, m.maxValue = source, nil, maxValue
+	m.interrupted, m.parking = false, false
 	p.cpu.Regs().RAX = uint64(len(header) + len(first))
 	p.mem.denied = 0
 	return true

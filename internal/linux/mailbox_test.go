@@ -51,6 +51,72 @@ func TestParkingEndsTheRunAndResumeGivesTheRequest(t *testing.T) {
 	}
 }
 
+// An interrupt belongs to one run: what is on its way of it when the driver
+// parks is taken, or withdrawn, before the next run can begin.
+func TestAnInterruptDoesNotOutliveItsRun(t *testing.T) {
+	parks := func(g *guest, status int64) Outcome { return g.park(64, 64, status) }
+	resumes := func(g *guest) {
+		if !g.p.Resume([]byte("header"), nil, 0) {
+			t.Fatal("the request was not taken")
+		}
+	}
+	for name, during := range map[string]func(g *guest){
+		"met by the program": func(g *guest) {
+			g.during(g.p.Interrupt, unix.SYS_GETPID)
+			g.sigreturn()
+		},
+		"blocked": func(g *guest) {
+			g.must(unix.SYS_RT_SIGPROCMASK, 0, g.bytes(words(bit(syscall.SIGINT))), 0, 8)
+			g.during(g.p.Interrupt, unix.SYS_GETPID)
+		},
+		"blocked in one thread alone": func(g *guest) {
+			g.must(unix.SYS_RT_SIGPROCMASK, 0, g.bytes(words(bit(syscall.SIGINT))), 0, 8)
+			g.p.current.queue.add(sigInfo{signo: syscall.SIGINT, host: true})
+			g.p.mailbox.interrupted = true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := newGuest(t)
+			g.handle(syscall.SIGINT, 0, 0)
+			during(g)
+			if out := parks(g, 3); out.Kind == Parked || g.m.regs.RAX != 0 {
+				t.Fatalf("the driver was not asked to take it: %+v, answer %d", out, g.m.regs.RAX)
+			}
+			// Too late for this run.
+			g.m.regs.RIP = 0
+			g.during(g.p.Interrupt, unix.SYS_GETPID)
+			if out := parks(g, 3); out.Kind != Parked || out.Status != 3 {
+				t.Fatalf("outcome %+v", out)
+			}
+			resumes(g)
+			g.must(unix.SYS_RT_SIGPROCMASK, 1, g.bytes(words(bit(syscall.SIGINT))), 0, 8)
+			if g.m.regs.RIP == testHandler {
+				t.Fatal("the next run met it")
+			}
+			// The next run has its own.
+			g.during(g.p.Interrupt, unix.SYS_GETPID)
+			if g.m.regs.RIP != testHandler {
+				t.Error("the next run got no interrupt of its own")
+			}
+		})
+	}
+	// A program's own signal is not the host's to take back.
+	g := newGuest(t)
+	g.handle(syscall.SIGINT, 0, 0)
+	g.must(unix.SYS_RT_SIGPROCMASK, 0, g.bytes(words(bit(syscall.SIGINT))), 0, 8)
+	g.kill(syscall.SIGINT)
+	g.during(g.p.Interrupt, unix.SYS_GETPID)
+	parks(g, 0)
+	if out := parks(g, 0); out.Kind != Parked {
+		t.Fatalf("outcome %+v", out)
+	}
+	resumes(g)
+	g.must(unix.SYS_RT_SIGPROCMASK, 1, g.bytes(words(bit(syscall.SIGINT))), 0, 8)
+	if g.m.regs.RIP != testHandler {
+		t.Error("a signal that the program sent to itself was lost")
+	}
+}
+
 func TestResumeRefusesBuffersThatAreNotThere(t *testing.T) {
 	for name, iov := range map[string][4]uint64{
 		"small header":    {0, 4, 0, 64},

@@ -66,8 +66,10 @@ func (c *control) poke(m platform.Machine) {
 	m.Interrupt()
 }
 
-// Interrupt sends the process SIGINT, as a terminal's Ctrl-C would. It may be
-// called from any goroutine.
+// Interrupt sends the process SIGINT, as a terminal's Ctrl-C would. It belongs to
+// the run under way: one that comes before the driver has begun the program is
+// the first thing the program meets, and one that the program has not met when
+// the run ends is gone. It may be called from any goroutine.
 func (p *Process) Interrupt() {
 	p.ctl.interrupt.Store(true)
 	p.ctl.poke(p.cpu)
@@ -101,7 +103,7 @@ func (p *Process) Run() (Outcome, error) {
 			return Outcome{Kind: Stopped, IP: p.cpu.Regs().RIP}, nil
 		}
 		if p.ctl.interrupt.CompareAndSwap(true, false) {
-			p.favourite = p.raise(sigInfo{signo: syscall.SIGINT})
+			p.interrupt()
 		}
 		if p.ctl.tick.CompareAndSwap(true, false) {
 			p.yield = true

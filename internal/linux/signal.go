@@ -52,6 +52,8 @@ type sigInfo struct {
 	code  int32
 	addr  uint64
 	fault bool
+	// host says that it comes from Interrupt.
+	host bool
 	// ip is where a fault happened.
 	ip uint64
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/webports"
 )
 
 // patience bounds a wait; it is reached only when something hangs.
@@ -46,7 +47,7 @@ func (t tests) Run() int {
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a folder for temporary files
 	cache = filepath.Join(dir, "cache")
-	return t.M.Run()
+	return webports.Run(t.M)
 }
 
 // command is the program with arguments, in its own cache.

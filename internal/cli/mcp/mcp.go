@@ -244,13 +244,15 @@ func run(ctx context.Context, o *Options) (err error) {
 
 	ctx, release := o.Factory.Interruptible(ctx)
 	defer release()
+	in := o.Factory.Streams.In
 	if warm, ok := backend.(interface{ Warm(context.Context) }); ok {
 		warming := make(chan struct{})
+		in = held{in, warming}
 		go func() { defer close(warming); warm.Warm(ctx) }()
 		defer func() { release(); <-warming }()
 	}
 	if o.HTTP == "" {
-		err := server.ServeStreams(ctx, o.Factory.Streams.In, o.Factory.Streams.Out)
+		err := server.ServeStreams(ctx, in, o.Factory.Streams.Out)
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the client's connection: %w", err)
 		}

@@ -30,7 +30,7 @@ kvm:x:%d:%s
 %s:x:%d:
 nogroup:x:65534:
 `, plan.KVMGroup, plan.User, plan.User, plan.UserID)},
-	{"etc/nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files\n"},
+	{"etc/nsswitch.conf", 0o644, "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\n"},
 	{"etc/hosts", 0o644, "127.0.0.1 localhost testvm\n"},
 	{"etc/fstab", 0o644, ""},
 	{"etc/machine-id", 0o444, "5d41402abc4b2a76b9719d911017c592\n"},

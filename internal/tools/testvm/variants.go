@@ -41,6 +41,7 @@ var rows = []row{
 	{plan.Unprivileged, "internal/cgroup", ""},
 	{plan.Unprivileged, "internal/supervise", ""},
 	{plan.Unprivileged, "microvm", backend},
+	{plan.Unprivileged, "test/live", ""},
 
 	{plan.Root, "internal/kvm", ""},
 	{plan.Root, "internal/platform/kvmvm", ""},
@@ -52,6 +53,7 @@ var rows = []row{
 	{plan.Root, "internal/worker", ""},
 	{plan.Root, "internal/supervise", ""},
 	{plan.Root, "internal/engine", ""},
+	{plan.Root, "test/live", ""},
 
 	{plan.SystemdRoot, "internal/cgroup", realSystemd},
 	{plan.SystemdRoot, "internal/supervise", controlGroup},
@@ -66,8 +68,8 @@ var rows = []row{
 
 // promises are what tests may rely on in each variant.
 var promises = map[plan.Variant][]expect.Thing{
-	plan.Root:         {expect.KVM, expect.Cgroup},
-	plan.Unprivileged: {expect.KVM, expect.Cgroup, expect.Unprivileged},
+	plan.Root:         {expect.KVM, expect.Cgroup, expect.WebPorts},
+	plan.Unprivileged: {expect.KVM, expect.Cgroup, expect.Unprivileged, expect.WebPorts},
 	plan.SystemdRoot:  {expect.KVM, expect.Systemd},
 	plan.SystemdUser:  {expect.KVM, expect.Systemd},
 }

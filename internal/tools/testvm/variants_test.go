@@ -76,7 +76,7 @@ func TestStepsKnowWhatTheyArePromised(t *testing.T) {
 	if engine.Path != "/test/1-engine.test" || engine.Dir != "/src/internal/engine" || !slices.Contains(engine.Args, skipFlag+skipPattern("internal/engine")) {
 		t.Errorf("%+v", engine)
 	}
-	if !slices.Contains(engine.Env, "MAF_SANDBOX_TEST_EXPECT=kvm,cgroup") || !slices.Contains(systemd.Env, "MAF_SANDBOX_TEST_EXPECT=kvm,systemd") {
+	if !slices.Contains(engine.Env, "MAF_SANDBOX_TEST_EXPECT=kvm,cgroup,webports") || !slices.Contains(systemd.Env, "MAF_SANDBOX_TEST_EXPECT=kvm,systemd") {
 		t.Errorf("%q, %q", engine.Env, systemd.Env)
 	}
 	if !slices.Contains(systemd.Args, "-test.run="+realSystemd) || systemd.Args[len(systemd.Args)-1] != "-test.count=2" {

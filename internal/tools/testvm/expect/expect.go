@@ -27,6 +27,9 @@ const (
 	// Unprivileged is an ordinary user who runs below cgroup.DefaultRoot as the
 	// operator's recipe (cgroup.Recipe) left it.
 	Unprivileged Thing = "unprivileged"
+	// WebPorts are the ports 80 and 443 of loopback, in a network namespace of the
+	// test program's own at least (package webports).
+	WebPorts Thing = "webports"
 	// Systemd is a systemd as process 1 which makes scopes for this user.
 	Systemd Thing = "systemd"
 )
