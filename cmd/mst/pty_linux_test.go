@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -35,6 +36,8 @@ func TestMain(m *testing.M) {
 	case "":
 		heedHangups()
 		os.Exit(m.Run())
+	case "host":
+		victim()
 	case "panic":
 		f := command.New()
 		f.Console = func(ctx context.Context, _ *fleet.Fleet) error {
@@ -43,6 +46,21 @@ func TestMain(m *testing.M) {
 		os.Exit(command.Main(f))
 	}
 	main()
+}
+
+// victim is a host, until it is killed.
+func victim() {
+	server, err := control.NewServer(control.ServerConfig{Control: control.NewMemory(sandbox("victim", "t-1", "victim-a")), SourceID: "victim", Directory: os.Getenv(dirEnv)})
+	if err == nil {
+		err = server.Start()
+	}
+	if err != nil {
+		_, _ = os.Stderr.WriteString(err.Error())
+		os.Exit(1)
+	}
+	_, _ = os.Stdout.WriteString("ready")
+	_, _ = io.Copy(io.Discard, os.Stdin) // ends with the test at the latest
+	os.Exit(0)
 }
 
 // panicking are hosts that are a bug.
@@ -174,6 +192,53 @@ func TestHostsComeAndGoUnderTheConsole(t *testing.T) {
 		t.Errorf("exit status %d", status)
 	}
 	c.Sane()
+}
+
+func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
+	dir := t.TempDir() + "/hosts"
+	t.Setenv(dirEnv, dir)
+	killed := exec.Command(os.Args[0])
+	killed.Env = append(os.Environ(), playEnv+"=host")
+	alive, err := killed.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = alive.Close() }()
+	ready, err := killed.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := killed.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err != nil {
+		t.Fatal(err)
+	}
+	c := play(t, 140, 36, "mst")
+	c.sees("● victim 1")
+	c.types("d")
+	c.sees("Dispose team/t-1/agent?")
+	if err := killed.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = killed.Wait() // it says that it was killed
+	c.sees("✗ victim unavailable")
+	c.sees("This generation is gone or has changed.")
+	c.types("\t\r")
+	c.seesNot("DISPOSE PHYSICAL INSTANCE")
+	c.sees("host victim: control endpoint is unavailable")
+
+	// The next host clears away what the dead one has left.
+	host(t, dir, "next", control.NewMemory(sandbox("next", "t-2", "next-a")))
+	c.sees("● next 1")
+	c.seesNot("victim unavailable")
+	c.types("d\t\r")
+	c.sees("Sandbox disposed. team/t-2/agent")
+	c.types("q")
+	if status := c.ends(); status != 0 {
+		t.Errorf("exit status %d", status)
+	}
+	c.sane()
 }
 
 func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {

@@ -41,7 +41,7 @@ type disposeDialog struct {
 
 // live says whether the generation is still there and still what it was.
 func (d *disposeDialog) live(m *model) bool {
-	i := slices.IndexFunc(m.all, func(r row) bool { return r.id == d.target.id })
+	i := slices.IndexFunc(m.all, func(r *row) bool { return r.id == d.target.id })
 	return i >= 0 && m.all[i].place() == d.target.place() && !m.all[i].ambiguous
 }
 

@@ -174,7 +174,7 @@ var namedKeys = map[string]tea.KeyPressMsg{
 	"backspace": {Code: tea.KeyBackspace},
 }
 
-func keyNamed(t *testing.T, name string) tea.KeyPressMsg {
+func keyNamed(t testing.TB, name string) tea.KeyPressMsg {
 	t.Helper()
 	if key, ok := namedKeys[name]; ok {
 		return key
@@ -239,6 +239,17 @@ func (d *driver) selectedID() string {
 		return r.record.InstanceID
 	}
 	return ""
+}
+
+// histories are the looks at all places of all hosts.
+func (d *driver) histories() map[place][]look {
+	all := make(map[place][]look)
+	for manifest, host := range d.m.hosts {
+		for at, p := range host.history.places {
+			all[place{manifest, at}] = p.looks
+		}
+	}
+	return all
 }
 
 // sandboxes are records of one host, with ids id-1, id-2 and so on.

@@ -16,27 +16,69 @@ type look struct {
 	signal   control.Timestamp
 }
 
-// histories are the last looks at every place.
-type histories map[place][]look
+// past is what was seen of one place, the newest last.
+type past struct {
+	looks []look
+	turn  int // the turn of the last look
+}
 
-// add notes a host's rows, and forgets the places that it does not have any
+// histories are the pasts of a host's places.
+type histories struct {
+	places map[spot]*past
+	turn   int
+	last   []*row // of the look before
+}
+
+// add notes what a host said, and forgets the places that it does not have any
 // more.
-func (h histories) add(host control.Manifest, rows []row) {
-	present := make(map[place]bool)
-	for i := range rows {
-		r := &rows[i]
-		if r.id.host != host || present[r.place()] {
-			continue
-		}
-		present[r.place()] = true
-		looks := append(h[r.place()], look{r.record.State, r.record.InstanceID, r.record.LastActivityAt})
-		h[r.place()] = looks[max(0, len(looks)-maxHistory):]
+func (h *histories) add(rows []*row) {
+	if h.places == nil {
+		h.places = make(map[spot]*past, len(rows))
 	}
-	for p := range h {
-		if p.host == host && !present[p] {
-			delete(h, p)
+	h.turn++
+	seen := 0
+	for i, r := range rows {
+		var p *past
+		// Most rows are where they were, which is quicker to find out than to
+		// look ten thousand up.
+		if i < len(h.last) && h.last[i].spot() == r.spot() {
+			p = h.last[i].past
+		} else if p = h.places[r.spot()]; p == nil {
+			p = new(past)
+			h.places[r.spot()] = p
+		}
+		r.past = p
+		if p.turn == h.turn {
+			continue // of several at one place the first counts
+		}
+		p.turn = h.turn
+		seen++
+		if len(p.looks) == maxHistory {
+			copy(p.looks, p.looks[1:])
+			p.looks = p.looks[:maxHistory-1]
+		}
+		p.looks = append(p.looks, look{r.record.State, r.record.InstanceID, r.record.LastActivityAt})
+	}
+	h.last = rows
+	if seen == len(h.places) {
+		return
+	}
+	for at, p := range h.places {
+		if p.turn != h.turn {
+			delete(h.places, at)
 		}
 	}
+}
+
+// signs counts the signs of a sparkline that has room.
+func (p *past) signs() int {
+	n := len(p.looks)
+	for i := 1; i < len(p.looks); i++ {
+		if p.looks[i-1].instance != p.looks[i].instance {
+			n++
+		}
+	}
+	return n
 }
 
 // bars are the signs of states in a history, by how much is going on.

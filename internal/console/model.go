@@ -31,7 +31,8 @@ type hostState struct {
 	asking, again bool
 	answered      bool
 	at            time.Time // of the last answer
-	records       []control.Record
+	rows          []*row
+	history       histories
 	err           error
 }
 
@@ -61,14 +62,16 @@ type model struct {
 	err     error // the last reading failed: what is shown is old
 	paused  bool
 
-	all      []row // of all hosts
-	rows     []row // those that are shown, in their order
-	natural  []int // how wide the table's columns want to be; nil when not known
-	history  histories
+	all      []*row // of all hosts
+	rows     []*row // those that are shown, in their order
+	natural  []int  // how wide the table's columns want to be; nil when not known
 	selected identity
 	was      place // where the selection was
-	index    int   // and in which row; -1 without rows
-	offset   int   // the first row on the screen
+	// chose: the selection is the operator's. Until then, and until all hosts
+	// have answered once, it is the first row, whoever answers first.
+	chose  bool
+	index  int // and in which row; -1 without rows
+	offset int // the first row on the screen
 
 	order     view.Order
 	filter    textinput.Model
@@ -90,7 +93,7 @@ type model struct {
 func newModel(ctx context.Context, source Hosts, now func() time.Time, interval time.Duration) *model {
 	m := &model{
 		ctx: ctx, source: source, now: now, interval: interval, theme: newTheme(true),
-		hosts: make(map[control.Manifest]*hostState), history: make(histories), index: -1, showLog: true,
+		hosts: make(map[control.Manifest]*hostState), index: -1, showLog: true,
 	}
 	m.order, _ = view.ParseOrder("source") // it is a column
 	m.filter = newInput("/", maxFilter)
@@ -121,7 +124,7 @@ type (
 	}
 	answeredMsg struct {
 		manifest control.Manifest
-		records  []control.Record
+		rows     []*row
 		err      error
 	}
 	disposedMsg struct {
@@ -174,7 +177,7 @@ func (m *model) ask(host *hostState) tea.Cmd {
 	ctx, source, manifest := m.ctx, m.source, host.manifest
 	return func() tea.Msg {
 		records, err := source.Ask(ctx, manifest)
-		return answeredMsg{manifest, records, err}
+		return answeredMsg{manifest, hostRows(manifest, records), err}
 	}
 }
 
@@ -200,12 +203,15 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case purgedMsg:
 		return m, m.purged(msg)
 	case tea.KeyPressMsg:
+		m.chose = true
 		return m, m.pressed(msg)
 	case tea.PasteMsg:
 		return m, m.pasted(msg)
 	case tea.MouseClickMsg:
+		m.chose = true
 		return m, m.clicked(msg)
 	case tea.MouseWheelMsg:
+		m.chose = true
 		m.wheeled(msg)
 	}
 	return m, nil
@@ -235,7 +241,6 @@ func (m *model) announced(msg announcedMsg) tea.Cmd {
 	for manifest := range m.hosts {
 		if !present[manifest] {
 			delete(m.hosts, manifest)
-			m.history.add(manifest, nil)
 		}
 	}
 	m.rebuild()
@@ -248,14 +253,15 @@ func (m *model) answered(msg answeredMsg) tea.Cmd {
 		return nil // it went meanwhile
 	}
 	if msg.err != nil && !host.failed() && host.answered {
-		m.note(toneWarn, "host "+host.manifest.SourceID+" is unavailable: "+msg.err.Error())
+		m.note(toneWarn, "host "+host.manifest.SourceID+": "+msg.err.Error())
 	}
 	if msg.err == nil && host.failed() {
 		m.note(toneGood, "host "+host.manifest.SourceID+" answers again")
 	}
-	host.asking, host.answered, host.at, host.records, host.err = false, true, m.now(), msg.records, msg.err
+	host.asking, host.answered, host.at, host.rows, host.err = false, true, m.now(), msg.rows, msg.err
+	host.history.add(host.rows)
 	m.rebuild()
-	m.history.add(host.manifest, m.all)
+	m.chose = m.chose || !m.anyUnanswered()
 	if host.again {
 		return m.ask(host)
 	}
@@ -287,14 +293,18 @@ func (m *model) unavailable() int {
 
 // rebuild makes the rows anew from what hosts said, the filter and the order.
 func (m *model) rebuild() {
-	m.all = makeRows(m.sortedHosts())
+	m.all = joinRows(m.sortedHosts())
 	m.arrange()
 }
 
 func (m *model) arrange() {
 	m.rows = arrange(m.all, m.query, m.order, m.now())
 	m.natural = nil
-	m.choose(follow(m.rows, m.selected, m.was, m.index))
+	index := 0
+	if m.chose {
+		index = follow(m.rows, m.selected, m.was, m.index)
+	}
+	m.choose(index)
 }
 
 // choose selects a row by its number now; what is kept is its identity.
@@ -303,7 +313,7 @@ func (m *model) choose(index int) {
 	if m.index < 0 {
 		return // the identity is kept: it may come back
 	}
-	if r := &m.rows[m.index]; r.id != m.selected {
+	if r := m.rows[m.index]; r.id != m.selected {
 		m.selected, m.detailScroll = r.id, 0
 	}
 	m.was = m.rows[m.index].place()
@@ -315,7 +325,7 @@ func (m *model) current() *row {
 	if m.index < 0 || m.index >= len(m.rows) {
 		return nil
 	}
-	return &m.rows[m.index]
+	return m.rows[m.index]
 }
 
 // clamp keeps the selection on the screen.

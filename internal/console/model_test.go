@@ -91,6 +91,42 @@ func TestDisposalIsRefusedWhenTheGenerationChangedMeanwhile(t *testing.T) {
 	}
 }
 
+func TestTheFirstRowIsSelectedWhicheverHostAnswersFirst(t *testing.T) {
+	for _, r := range []struct{ name, key, want string }{
+		{"nobody has chosen", "", "one-id-1"},
+		{"the operator has chosen meanwhile", "down", "two-id-2"},
+	} {
+		t.Run(r.name, func(t *testing.T) {
+			d := drive(t, newHosts(), 80, 24)
+			one, two := control.Manifest{SourceID: "one"}, control.Manifest{SourceID: "two"}
+			d.m.hosts[one], d.m.hosts[two] = &hostState{manifest: one, asking: true}, &hostState{manifest: two, asking: true}
+			d.send(answeredMsg{two, hostRows(two, sandboxes("two", 2)), nil})
+			if r.key != "" {
+				d.press(r.key)
+			}
+			d.send(answeredMsg{one, hostRows(one, sandboxes("one", 2)), nil})
+			if got := d.selectedID(); got != r.want {
+				t.Errorf("selected %s, want %s", got, r.want)
+			}
+			// From now on it is followed.
+			d.send(answeredMsg{one, hostRows(one, sandboxes("one", 3)), nil})
+			d.send(answeredMsg{two, hostRows(two, sandboxes("two", 5)), nil})
+			if got := d.selectedID(); got != r.want {
+				t.Errorf("then selected %s, want %s", got, r.want)
+			}
+		})
+	}
+}
+
+func TestAMessageAndTheFilterShareTheStatusLine(t *testing.T) {
+	d := drive(t, five(), 40, 10)
+	d.press("/", "'t-1", "enter", "y")
+	d.sees("Copied one-id-1, if the terminal allo…\n", "LIVE INSTANCES 1 of 5")
+	d.seesNot("……")
+	d.send(tea.WindowSizeMsg{Width: 100, Height: 24})
+	d.sees("(OSC 52).  /t-1")
+}
+
 func TestSelectionGoesToTheNewGenerationOfAPlace(t *testing.T) {
 	d := drive(t, five(), 80, 24)
 	d.press("down", "down")
@@ -214,7 +250,7 @@ func TestHostsThatFailAreShownAndBlockNothing(t *testing.T) {
 	d.sees("● one 5", "● two 1")
 	hosts.down["two"] = errDown
 	d.look()
-	d.sees("✗ two unavailable", "1 host(s) unavailable", "host two is unavailable", "5 live instances")
+	d.sees("✗ two unavailable", "1 host(s) unavailable", "host two: control endpoint is unavailable", "5 live instances")
 	delete(hosts.down, "two")
 	d.look()
 	d.sees("● two 1", "host two answers again", "6 live instances")
@@ -232,7 +268,7 @@ func TestASlowHostKeepsItsRowsAndIsAskedOnceMore(t *testing.T) {
 	if !host.again {
 		t.Fatal("a refresh during a question was forgotten")
 	}
-	d.send(answeredMsg{host.manifest, sandboxes("one", 2), nil})
+	d.send(answeredMsg{host.manifest, hostRows(host.manifest, sandboxes("one", 2)), nil})
 	if host.asking || host.again || len(d.m.all) != 5 {
 		t.Errorf("asking %v, again %v, %d rows; want it asked once more and answered", host.asking, host.again, len(d.m.all))
 	}
@@ -255,6 +291,15 @@ func TestHostsThatGoTakeTheirRowsAlong(t *testing.T) {
 	d.sees("No live sandboxes. Start an opted-in MAF host or run mst --demo.", "Nothing is selected")
 	d.press("d")
 	d.sees(noSelection)
+}
+
+func TestFilterKnowsColumnsByTheNamesOfTheFlagsToo(t *testing.T) {
+	d := drive(t, five().add("two", sandboxes("two", 2)...), 140, 36)
+	for query, want := range map[string]string{"host:two": "2 of 7", "source:two": "2 of 7", "id:one-id-3": "1 of 7", "!host:one": "2 of 7", "pid:7": "0 of 7"} {
+		d.press("/", "'"+query, "enter")
+		d.sees("LIVE INSTANCES " + want)
+		d.press("esc")
+	}
 }
 
 func TestFilterNarrowsWhileItIsTyped(t *testing.T) {
@@ -307,7 +352,7 @@ func TestEveryKeyOfTheTableDoesSomethingAndIsInTheHelp(t *testing.T) {
 
 // fingerprint is everything that a key could have changed.
 func fingerprint(d *driver) string {
-	return fmt.Sprint(d.screen(), d.quit, d.copy, d.m.looking, d.m.history)
+	return fmt.Sprint(d.screen(), d.quit, d.copy, d.m.looking, d.histories())
 }
 
 func TestCtrlCQuitsFromEverywhere(t *testing.T) {
@@ -384,8 +429,8 @@ func TestHistoryShowsStatesAndGenerations(t *testing.T) {
 	d.sees("▂▃▇│▇✗ 4 signals")
 	d.hosts.add("one")
 	d.look()
-	if len(d.m.history) != 0 {
-		t.Errorf("histories of %d places that are gone", len(d.m.history))
+	if n := len(d.histories()); n != 0 {
+		t.Errorf("histories of %d places that are gone", n)
 	}
 }
 

@@ -154,7 +154,7 @@ func (m *model) healthChips(width int) string {
 				sign, style = "…", m.theme.warn
 			}
 			name := view.Cut(view.Name(host.manifest.SourceID), 24)
-			chip := fmt.Sprintf("%s %d", name, len(host.records))
+			chip := fmt.Sprintf("%s %d", name, len(host.rows))
 			if host.failed() {
 				chip = name + " unavailable"
 			}
@@ -183,11 +183,15 @@ func (m *model) statusLine(width int) string {
 	text, style := m.statusText()
 	text = view.Cut(text, width-2)
 	line := " " + style.Render(text)
-	if m.filter.Value() != "" {
-		line = view.Cut(line+m.theme.dim.Render("  /"+view.Name(m.filter.Value())), width)
+	// The table's title says too that a filter is at work.
+	if room := width - 2 - view.Width(text) - 2; m.filter.Value() != "" && room >= leastFilter {
+		line += m.theme.dim.Render("  " + view.Cut("/"+view.Name(m.filter.Value()), room))
 	}
 	return line
 }
+
+// leastFilter is the least room in which the filter is shown beside a message.
+const leastFilter = 8
 
 func (m *model) statusText() (string, lipgloss.Style) {
 	switch {

@@ -21,6 +21,8 @@ type column struct {
 	// number first; zero ones stay.
 	spare int
 	cell  func(m *model, r *row) string
+	// size is how wide the column wants to be for all rows that are shown.
+	size func(m *model) int
 
 	x, width int // where it stands within the pane
 }
@@ -46,26 +48,59 @@ func stateCell(m *model, r *row) string {
 	return sign + " " + stateWord(r)
 }
 
+// historyWidth is the room for a history in the table.
+const historyWidth = 12
+
+// widest is the size of a column whose cells are as wide as of says.
+func widest(of func(*row) int) func(*model) int {
+	return func(m *model) int {
+		size := 0
+		for _, r := range m.rows {
+			size = max(size, of(r))
+		}
+		return size
+	}
+}
+
+// oldest is the size of a column of ages: the longest text is that of the
+// oldest row, but for those of three signs such as 59m.
+func oldest(of func(*row) control.Timestamp) func(*model) int {
+	return func(m *model) int {
+		if len(m.rows) == 0 {
+			return 0
+		}
+		first := of(m.rows[0])
+		for _, r := range m.rows {
+			first = min(first, of(r))
+		}
+		return max(len("59m"), len(view.Age(first.Age(m.now()))))
+	}
+}
+
 // tableColumns are the columns of the table.
 func tableColumns(wide bool) []column {
 	columns := []column{
-		{name: "state", title: "STATE", cell: stateCell},
-		{name: "source", title: "SOURCE", least: 6, spare: 2, cell: property("source")},
-		{name: "key", title: "MAF KEY", least: 14, cell: property("key")},
-		{name: "kind", title: "KIND", least: 6, spare: 3, cell: property("kind")},
-		{name: "age", title: "AGE", spare: 1, cell: property("age")},
+		{name: "state", title: "STATE", cell: stateCell, size: widest(func(r *row) int { return r.widths.state })},
+		{name: "source", title: "SOURCE", least: 6, spare: 2, cell: property("source"), size: widest(func(r *row) int { return r.widths.source })},
+		{name: "key", title: "MAF KEY", least: 14, cell: property("key"), size: widest(func(r *row) int { return r.widths.key })},
+		{name: "kind", title: "KIND", least: 6, spare: 3, cell: property("kind"), size: widest(func(r *row) int { return r.widths.kind })},
+		{name: "age", title: "AGE", spare: 1, cell: property("age"), size: oldest(func(r *row) control.Timestamp { return r.record.CreatedAt })},
 	}
 	if !wide {
-		return append(columns, column{name: "instance", title: "INSTANCE", cell: func(_ *model, r *row) string { return short(r.record.InstanceID) }})
+		return append(columns, column{
+			name: "instance", title: "INSTANCE", cell: func(_ *model, r *row) string { return short(r.record.InstanceID) },
+			size: widest(func(r *row) int { return r.widths.short }),
+		})
 	}
 	return append(columns,
-		column{name: "signal", title: "SIGNAL", spare: 4, cell: property("signal")},
-		column{name: "backend", title: "BACKEND", least: 6, spare: 6, cell: property("backend")},
-		column{name: "process", title: "PROCESS", spare: 7, cell: property("process")},
-		column{name: "history", title: "HISTORY", spare: 5, cell: func(m *model, r *row) string {
-			return sparkline(m.history[r.place()], 12)
-		}},
-		column{name: "instance", title: "INSTANCE", least: shortID, firm: true, cell: property("instance")},
+		column{name: "signal", title: "SIGNAL", spare: 4, cell: property("signal"), size: oldest(func(r *row) control.Timestamp { return r.record.LastActivityAt })},
+		column{name: "backend", title: "BACKEND", least: 6, spare: 6, cell: property("backend"), size: widest(func(r *row) int { return r.widths.backend })},
+		column{name: "process", title: "PROCESS", spare: 7, cell: property("process"), size: widest(func(r *row) int { return r.widths.process })},
+		column{
+			name: "history", title: "HISTORY", spare: 5, cell: func(_ *model, r *row) string { return sparkline(r.past.looks, historyWidth) },
+			size: widest(func(r *row) int { return min(historyWidth, r.past.signs()) }),
+		},
+		column{name: "instance", title: "INSTANCE", least: shortID, firm: true, cell: property("instance"), size: widest(func(r *row) int { return r.widths.instance })},
 	)
 }
 
@@ -78,10 +113,7 @@ func (m *model) columns() []column {
 	if len(m.natural) != len(columns) {
 		m.natural = make([]int, len(columns))
 		for i, c := range columns {
-			m.natural[i] = view.Width(c.title) + 1 // the sign of the order
-			for j := range m.rows {
-				m.natural[i] = max(m.natural[i], view.Width(c.cell(m, &m.rows[j])))
-			}
+			m.natural[i] = max(view.Width(c.title)+1, c.size(m)) // the sign of the order
 		}
 	}
 	for i := range columns {
@@ -174,7 +206,7 @@ func (m *model) tableLines(width, height int) []string {
 }
 
 func (m *model) rowLine(columns []column, index, width int) string {
-	r := &m.rows[index]
+	r := m.rows[index]
 	selected := index == m.index
 	var b strings.Builder
 	used := 1
@@ -246,7 +278,7 @@ func (m *model) details(width int) []string {
 	now := m.now()
 	sign, style := m.theme.state(r.record.State)
 	lines := []string{"", " " + style.Render(sign+"━━ "+stateWord(r)), ""}
-	looks := m.history[r.place()]
+	looks := r.past.looks
 	disposal := "available"
 	if r.ambiguous {
 		disposal = "refused: several sandboxes have this id"
@@ -321,8 +353,8 @@ func (t theme) toneStyle(of tone) lipgloss.Style {
 // conversation counts the sandboxes of a conversation and their hosts.
 func (m *model) conversation(scope, thread string) (sandboxes, hosts int) {
 	seen := make(map[control.Manifest]bool)
-	for i := range m.all {
-		if r := &m.all[i]; r.record.Scope == scope && r.record.ThreadID == thread {
+	for _, r := range m.all {
+		if r.record.Scope == scope && r.record.ThreadID == thread {
 			sandboxes++
 			seen[r.id.host] = true
 		}

@@ -16,6 +16,9 @@ var (
 	ErrOptions = errors.New("invalid options")
 	// ErrVerify is the class of *VerifyError.
 	ErrVerify = errors.New("the installed program is not the wanted one")
+	// ErrBusy is another update of the same installation that is under way;
+	// nothing was changed.
+	ErrBusy = errors.New("another update of this installation is under way; when it is done, ask for the version to see what it installed")
 	// ErrNoRelease is an index without a release of the wanted kind.
 	ErrNoRelease = errors.New("no release found")
 )

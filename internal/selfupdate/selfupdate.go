@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -121,7 +122,7 @@ func (r Report) Text(name string) string {
 // Run checks, or updates, as o says.
 //
 // Errors are *RefusedError, *StepError or *VerifyError, or have the class
-// ErrVersion, ErrOptions or ErrNoRelease. After a *StepError of StepInstall the
+// ErrVersion, ErrOptions, ErrBusy or ErrNoRelease. After a *StepError of StepInstall the
 // installation may be an unfinished one if the owner is uv or pipx; repeating
 // the update mends that. A cancelled ctx ends the step that runs.
 func Run(ctx context.Context, o Options) (Report, error) {
@@ -272,6 +273,11 @@ func (u *update) update(ctx context.Context, target string) (Report, error) {
 	if !u.inst.SelfUpdatable {
 		return Report{}, u.refusal(ctx, target)
 	}
+	release, err := u.lock()
+	if err != nil {
+		return Report{}, err
+	}
+	defer release()
 	if err := u.owner.install(ctx, u, target); err != nil {
 		return Report{}, err
 	}
@@ -287,6 +293,18 @@ func (u *update) update(ctx context.Context, target string) (Report, error) {
 		status = StatusDowngraded
 	}
 	return u.report(status, target), nil
+}
+
+// lock keeps other updates of the same installation out: pipx does not do that
+// itself, and what one has verified another would replace. What is locked is
+// the folder in which the owner keeps environments, as an environment itself is
+// made anew, and that of the program where there is none.
+func (u *update) lock() (release func(), err error) {
+	dir := u.site.dir
+	if u.site.prefix != "" {
+		dir = filepath.Dir(u.site.prefix)
+	}
+	return lockFolder(dir)
 }
 
 func (u *update) latest(ctx context.Context) (string, error) {

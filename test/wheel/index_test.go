@@ -69,10 +69,16 @@ func index(t *testing.T) string {
 		}
 		fmt.Fprintf(&page, "<a href=\"/files/%s#sha256=%x\"%s>%s</a>\n", html.EscapeString(s.Filename()), sha256.Sum256(b.Bytes()), yanked, html.EscapeString(s.Filename()))
 	}
+	return simple(t, dir, page.String())
+}
+
+// simple serves the wheels of a folder, with the page that lists them.
+func simple(t *testing.T, dir, page string) string {
+	t.Helper()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/simple/"+distribution+"/", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = fmt.Fprintf(w, "<!DOCTYPE html><html><body>\n%s</body></html>\n", page.String())
+		_, _ = fmt.Fprintf(w, "<!DOCTYPE html><html><body>\n%s</body></html>\n", page)
 	})
 	mux.Handle("/files/", http.StripPrefix("/files/", http.FileServer(http.Dir(dir))))
 	server := httptest.NewUnstartedServer(mux)

@@ -56,7 +56,7 @@ func Create(path string) (*Dir, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the sandbox discovery directory: %w", err)
 	}
-	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := makePrivate(path); err != nil && !errors.Is(err, fs.ErrExist) {
 		return nil, fmt.Errorf("make the sandbox discovery directory: %w", err)
 	}
 	return Open(path)
@@ -80,14 +80,32 @@ func Open(path string) (*Dir, error) {
 	if err != nil {
 		return nil, err
 	}
-	opened, err := root.Stat(".")
-	if err == nil && !os.SameFile(info, opened) {
-		err = &Error{path, "directory was replaced while it was opened"}
-	}
-	if err != nil {
+	if err := checkOpened(root, path, info); err != nil {
 		return nil, errors.Join(err, root.Close())
 	}
 	return &Dir{path, root}, nil
+}
+
+// checkOpened says whether what was opened is what was looked at, and whether
+// its access control list, on systems that go by one, lets in nobody else.
+func checkOpened(root *os.Root, path string, info fs.FileInfo) error {
+	dir, err := root.Open(".")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	opened, err := dir.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(info, opened) {
+		return &Error{path, "directory was replaced while it was opened"}
+	}
+	problem, err := listProblem(dir)
+	if err == nil && problem != "" {
+		err = &Error{path, problem}
+	}
+	return err
 }
 
 // Path is the folder's name.

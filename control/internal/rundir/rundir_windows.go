@@ -38,8 +38,8 @@ func userName() string {
 	return ""
 }
 
-// foreign finds nothing: access control lists are not looked at, as in the
-// protocol's first implementation.
+// foreign finds nothing: a mode says nothing here. What counts is the access
+// control list of the folder once it is open, see listProblem.
 func foreign(fs.FileInfo) string { return "" }
 
 // locksOutliveRename says that nothing here tells whether a host lives.

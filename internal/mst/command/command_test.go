@@ -4,12 +4,15 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
@@ -44,7 +47,13 @@ func TestWrongCommandLinesEndWith2AndNameTheCulprit(t *testing.T) {
 		want string
 	}{
 		{[]string{"nope"}, `unknown command "nope"`},
+		{[]string{"lst"}, `unknown command "lst"; did you mean list?`},
 		{[]string{"help", "nope"}, `no command "nope"`},
+		{[]string{"completion"}, "bash, fish, powershell or zsh"},
+		{[]string{"completion", "zhs"}, `unknown command "zhs"; did you mean zsh?`},
+		{[]string{"completion", "bash", "x"}, `"x"`},
+		{[]string{"--endpoint", "", "purge-thread", "--scope", "s", "--thread", "t", "--yes"}, "--endpoint"},
+		{[]string{"hosts", "--endpoint="}, "--endpoint"},
 		{[]string{"list", "x"}, `got "x"`},
 		{[]string{"list", "--older-than", "-5m"}, "--older-than"},
 		{[]string{"list", "--st", "ready", "--demo"}, "--state"}, // the beginning of --state alone
@@ -202,7 +211,7 @@ func TestColourIsOnlyThereWhereItIsWanted(t *testing.T) {
 }
 
 func TestWritesThatFailEndTheProgram(t *testing.T) {
-	for _, args := range [][]string{{"--demo", "list"}, {"--demo", "list", "--json"}, {"--demo", "watch", "--jsonl"}, {"--demo", "watch"}, {"version"}, {"--demo", "show", "nope", "--json"}} {
+	for _, args := range [][]string{{"--demo", "list"}, {"--demo", "list", "--json"}, {"--demo", "watch", "--jsonl"}, {"--demo", "watch"}, {"version"}, {"--version"}, {"--demo", "show", "nope", "--json"}, {"--help"}, {"--help", "list"}, {"help", "list"}, {"list", "-h"}, {"man"}} {
 		pipe := player{change: func(f *Factory) { f.Streams.Out = failing{syscall.EPIPE} }}
 		if got := pipe.run(t, args...); got.status != ExitPipe || got.errOut != "" {
 			t.Errorf("%q into a closed pipe: got %+v", args, got)
@@ -256,6 +265,10 @@ func TestCompletionKnowsStatesColumnsAndIDs(t *testing.T) {
 		{[]string{"list", "--sort", ""}, "egress\n"},
 		{[]string{"list", "-o", ""}, "jsonl\n"},
 		{[]string{"--demo", "show", ""}, "9f15a25d8c0d4ea0ab1af045d9481001\ttenant-labs/incident-184/analyst\n"},
+		{[]string{"--demo", "list", "--host", ""}, "mst-demo\n"},
+		{[]string{"watch", "--demo", "--kind", ""}, "codeact\npython\n"},
+		{[]string{"purge-thread", "--demo", "--thread", ""}, "forecast-042\nincident-184\nreview-711\n"},
+		{[]string{"purge-thread", "--demo", "--scope", ""}, "tenant-labs\n:"},
 		{[]string{"delete", "--demo", "9"}, "9f15a25d8c0d4ea0ab1af045d9481001\t"},
 		{[]string{"help", ""}, "watch\t"},
 		{[]string{""}, "purge-thread\t"},
@@ -272,14 +285,59 @@ func TestCompletionKnowsStatesColumnsAndIDs(t *testing.T) {
 	}
 }
 
-func TestManualPageHasEveryCommand(t *testing.T) {
+func TestManualPageHasEveryCommandAndFlag(t *testing.T) {
 	got := player{}.run(t, "man")
-	if got.status != 0 || !strings.HasPrefix(got.out, ".TH MST 1") {
+	if got.status != 0 || !strings.HasPrefix(got.out, `.TH "MST" "1" "" "mst `) {
 		t.Fatalf("got %+v", got)
 	}
-	for _, word := range []string{"purge", "watch", "hosts", "older"} {
-		if !strings.Contains(got.out, word) {
-			t.Errorf("the page does not have %q", word)
+	root := NewCmd(&Factory{Streams: func() *streams.Streams { s, _, _ := streams.Test(""); return s }()})
+	for _, cmd := range append(root.Commands(), root) {
+		if cmd != root && (!cmd.IsAvailableCommand() || cmd.Name() == "help") {
+			continue
+		}
+		if name := escapeRoff(cmd.Name()); cmd != root && !strings.Contains(got.out, ".SS \""+name) {
+			t.Errorf("the page does not have %q", name)
+		}
+		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if name := escapeRoff("--" + flag.Name); flag.Name != "help" && !strings.Contains(got.out, name+`\fR`) {
+				t.Errorf("the page does not have %s of %s", name, cmd.Name())
+			}
+		})
+	}
+	// Whatever starts with a dot is a request that is meant.
+	requests := []string{"TH", "SH", "SS", "TP", "PP", "br", "nf", "fi"}
+	for line := range strings.Lines(got.out) {
+		if name, found := strings.CutPrefix(line, "."); found && !slices.Contains(requests, strings.Fields(name)[0]) {
+			t.Errorf("no request of man(7): %q", line)
+		}
+		if strings.HasPrefix(line, "'") || strings.Contains(line, "`") {
+			t.Errorf("roff would not show this as it is: %q", line)
+		}
+	}
+}
+
+func TestTheManualPageIsShownAsItIsMeant(t *testing.T) {
+	man, err := exec.LookPath("man")
+	if err != nil {
+		t.Skip("needs man")
+	}
+	page := filepath.Join(t.TempDir(), "mst.1")
+	if err := os.WriteFile(page, []byte(player{}.run(t, "man").out), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(man, "--warnings", "-P", "cat", "-l", page)
+	cmd.Env = append(os.Environ(), "MANWIDTH=100", "LC_ALL=C.UTF-8", "GROFF_NO_SGR=1", "MAN_KEEP_FORMATTING=")
+	var out, complaints strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &complaints
+	if err := cmd.Run(); err != nil {
+		t.Skipf("needs a man that shows files: %v: %s", err, complaints.String())
+	}
+	if complaints.Len() > 0 {
+		t.Errorf("man complains: %s", complaints.String())
+	}
+	for _, want := range []string{"mst list --json | jq '.[].instance_id'", "--older-than age", "purge-thread --scope SCOPE --thread ID [options]"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the page does not show %q:\n%s", want, out.String())
 		}
 	}
 }

@@ -28,6 +28,21 @@ const (
 	ExitPipe = 128 + int(syscall.SIGPIPE)
 )
 
+// exitMeanings say what each status means, for the manual page and the
+// documentation.
+var exitMeanings = []struct {
+	status  int
+	meaning string
+}{
+	{0, "All went well. Nothing to show is well too, if every host answered."},
+	{ExitFailed, "A host could not be asked, or something was not done wholly. What is known was printed."},
+	{ExitUsage, "The command line makes no sense, or a confirmation is missing."},
+	{ExitAbsent, "The sandbox is not there, and every host was asked."},
+	{ExitDeclined, "The operator said no."},
+	{signalStatus(os.Interrupt), "Ctrl-C. Other signals end with 128 and their number too: SIGTERM 143, SIGHUP 129."},
+	{ExitPipe, "Nobody reads what is written; nothing is said."},
+}
+
 // UsageError is a command line that makes no sense.
 type UsageError struct{ Err error }
 
@@ -94,8 +109,7 @@ func Message(err error) string {
 // hint is a second line that says what to do, where that is not plain.
 func hint(err error) string {
 	if errors.Is(err, control.ErrUnsafeDirectory) {
-		return "Nobody but you may have access to this folder, and a link is not followed: 'chmod 700' and 'chown' mend a folder of your own; " +
-			"MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
+		return "Nobody but you may have access to this folder, and a link is not followed: " + mendFolder + "; MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
 	}
 	return ""
 }

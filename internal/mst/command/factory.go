@@ -58,9 +58,16 @@ func wantsColor(terminal bool, env func(string) string) bool {
 	return terminal && env("CLICOLOR") != "0"
 }
 
+// stamped is the version of a wheel, which its build sets through the linker:
+// there is no released module whose version it could have.
+var stamped string
+
 // Version is this build's version, without the "v" that Go puts before it;
 // "(devel)" when it was built from a checkout.
 func Version() string {
+	if stamped != "" {
+		return stamped
+	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return strings.TrimPrefix(info.Main.Version, "v")
 	}

@@ -115,13 +115,33 @@ type connection struct {
 	demo             bool
 	endpoint, source string
 	json             bool
+	version          bool // of the program alone, not of its commands
 }
 
 func (c *connection) hosts(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.demo, "demo", c.demo, "run against a temporary demo host")
-	flags.StringVar(&c.endpoint, "endpoint", c.endpoint, "ask the host at this literal loopback `URL` instead of discovering hosts")
+	flags.Var((*endpointValue)(&c.endpoint), "endpoint", "ask the host at this literal loopback `URL` instead of discovering hosts")
 	flags.StringVar(&c.source, "source", c.source, "`label` of the host at --endpoint")
 }
+
+// endpointValue is a flag value: the URL of a host. An empty one, as from a
+// variable that is not set, would mean all hosts.
+type endpointValue string
+
+// Set accepts all but the empty text; the URL is checked when it is used.
+func (v *endpointValue) Set(text string) error {
+	if text == "" {
+		return errors.New("must not be empty")
+	}
+	*v = endpointValue(text)
+	return nil
+}
+
+// String gives the URL.
+func (v *endpointValue) String() string { return string(*v) }
+
+// Type is the word that help shows for the value.
+func (v *endpointValue) Type() string { return "URL" }
 
 func (c *connection) output(flags *pflag.FlagSet) {
 	flags.BoolVar(&c.json, "json", c.json, "print JSON instead of text for people")
@@ -187,10 +207,11 @@ var exactFlags = []struct{ flag, column, usage string }{
 	{"kind", "kind", "only sandboxes of this `kind`"},
 }
 
-func (s *selection) add(cmd *cobra.Command) {
+func (s *selection) add(cmd *cobra.Command, f *Factory, c *connection) {
 	s.exact = make(map[string]*string)
-	for _, f := range exactFlags {
-		s.exact[f.flag] = cmd.Flags().String(f.flag, "", f.usage)
+	for _, e := range exactFlags {
+		s.exact[e.flag] = cmd.Flags().String(e.flag, "", e.usage)
+		complete(cmd, e.flag, f.completeProperty(c, e.column))
 	}
 	states := make([]string, 0, 6)
 	for _, state := range control.States() {
@@ -235,6 +256,10 @@ func (v *stateValue) Type() string { return "state" }
 
 // completeWords has shells complete a flag's values.
 func completeWords(cmd *cobra.Command, flag string, words []string) {
+	complete(cmd, flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+}
+
+func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
 	// The error is about a flag that does not exist, and it does.
-	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc(flag, by)
 }

@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 
-	mango "github.com/muesli/mango-cobra"
-	"github.com/muesli/roff"
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
@@ -13,7 +11,7 @@ import (
 )
 
 // help writes the help of c.
-func help(s *streams.Streams, c *cobra.Command) {
+func help(s *streams.Streams, c *cobra.Command) error {
 	var b strings.Builder
 	title := func(word string) {
 		if s.Color {
@@ -50,12 +48,11 @@ func help(s *streams.Streams, c *cobra.Command) {
 		title("Flags")
 		b.WriteString(usages)
 	}
-	// Help has no way to report a failure; a closed pipe is none anyway.
-	_ = s.WriteOut([]byte(b.String()))
+	return s.WriteOut([]byte(b.String()))
 }
 
 // newHelpCmd is "mst help [COMMAND]".
-func newHelpCmd() *cobra.Command {
+func newHelpCmd(s *streams.Streams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",
 		Short: "Show the help of a command",
@@ -74,24 +71,7 @@ func newHelpCmd() *cobra.Command {
 				return usagef("there is no command %q", strings.Join(args, " "))
 			}
 			found.InitDefaultHelpFlag()
-			return found.Help()
-		},
-	}
-}
-
-// newManCmd makes the command that writes the manual page, for packagers.
-func newManCmd(f *Factory) *cobra.Command {
-	return &cobra.Command{
-		Use:    "man",
-		Short:  "Write the manual page to standard output",
-		Hidden: true,
-		Args:   noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			page, err := mango.NewManPage(1, cmd.Root())
-			if err != nil {
-				return fmt.Errorf("manual page: %w", err)
-			}
-			return f.Streams.WriteOut([]byte(page.Build(roff.NewDocument())))
+			return help(s, found)
 		},
 	}
 }

@@ -127,7 +127,7 @@ the others are listed all the same, and the exit status is 1.`,
 		},
 	}
 	c.add(cmd.Flags())
-	o.selection.add(cmd)
+	o.selection.add(cmd, f, c)
 	o.layout.add(cmd)
 	return cmd
 }

@@ -46,6 +46,8 @@ anything else is partial, and the exit status is 1.`,
 	o.destruction.add(cmd.Flags())
 	cmd.Flags().StringVar(&o.scope, "scope", "", "the conversation's `scope`")
 	cmd.Flags().StringVar(&o.thread, "thread", "", "the conversation's `id`")
+	complete(cmd, "scope", f.completeProperty(c, "scope"))
+	complete(cmd, "thread", f.completeProperty(c, "thread"))
 	return cmd
 }
 

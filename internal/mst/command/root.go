@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,11 +45,13 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 	for {
 		started := false
 		root := NewCmd(f)
+		// Cobra's way of asking for help has no place for an error.
+		var shown error
+		root.SetHelpFunc(func(c *cobra.Command, _ []string) { shown = help(f.Streams, c) })
 		root.PersistentPreRunE = func(*cobra.Command, []string) error {
 			started = true
 			if root.Flags().Changed("help") { // before a command
-				help(f.Streams, root)
-				return statusError(0)
+				return cmp.Or[error](help(f.Streams, root), statusError(0))
 			}
 			return nil
 		}
@@ -56,7 +59,7 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 		cmd, err := root.ExecuteContextC(ctx)
 		var unknown *pflag.NotExistError
 		if !started && errors.As(err, &unknown) {
-			if whole, ok := complete(cmd, args, unknown.GetSpecifiedName()); ok {
+			if whole, ok := completeName(cmd, args, unknown.GetSpecifiedName()); ok {
 				args = whole
 				continue
 			}
@@ -64,13 +67,13 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 		if err != nil && !started && !is[*UsageError](err) {
 			err = &UsageError{err}
 		}
-		return cmd, err
+		return cmd, cmp.Or(err, shown)
 	}
 }
 
-// complete gives the arguments with the beginning of an option's name made
+// completeName gives the arguments with the beginning of an option's name made
 // whole.
-func complete(cmd *cobra.Command, args []string, beginning string) ([]string, bool) {
+func completeName(cmd *cobra.Command, args []string, beginning string) ([]string, bool) {
 	if len(beginning) < 2 {
 		return nil, false // a letter is an option of its own kind
 	}
@@ -119,9 +122,9 @@ when a sandbox is not there, 4 when you declined, and 130 after Ctrl-C.`,
   mst list --state failed
   mst delete INSTANCE_ID
   mst purge-thread --scope SCOPE --thread ID`,
-		Args: func(_ *cobra.Command, args []string) error {
+		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("unknown command %q", args[0])
+				return unknown(cmd, args[0])
 			}
 			return nil
 		},
@@ -133,20 +136,44 @@ when a sandbox is not there, 4 when you declined, and 130 after Ctrl-C.`,
 	cmd.SetIn(f.Streams.In)
 	cmd.SetOut(f.Streams.Out)
 	cmd.SetErr(f.Streams.Err)
-	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { help(f.Streams, c) })
-	cmd.SetHelpCommand(newHelpCmd())
+	cmd.SetHelpCommand(newHelpCmd(f.Streams))
 	cmd.InitDefaultHelpFlag()
 	c.add(cmd.Flags())
+	cmd.Flags().BoolVar(&c.version, "version", false, "the same as the command version")
 	list := newListCmd(f, c)
 	cmd.AddCommand(
 		list, newHostsCmd(f, c), newShowCmd(f, c), newWatchCmd(f, c), newDeleteCmd(f, c), newPurgeCmd(f, c),
 		newVersionCmd(f, c), newUpdateCmd(f, c), newManCmd(f),
 	)
+	// Shells that there is no script for are wrong command lines.
+	cmd.InitDefaultCompletionCmd("completion")
+	if completion, _, err := cmd.Find([]string{"completion"}); err == nil {
+		completion.Args = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return unknown(cmd, args[0])
+			}
+			return usagef("%s needs a shell: bash, fish, powershell or zsh", cmd.CommandPath())
+		}
+		completion.RunE = func(*cobra.Command, []string) error { return nil } // without it, Args is not asked
+	}
 	return cmd
+}
+
+// unknown is the error of a command that does not exist. What was perhaps meant
+// is named.
+func unknown(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		return usagef("unknown command %q; did you mean %s?", name, strings.Join(near, " or "))
+	}
+	return usagef("unknown command %q", name)
 }
 
 // bare is mst without a command.
 func (f *Factory) bare(cmd *cobra.Command, c *connection) error {
+	if c.version {
+		return withSignals(cmd.Context(), func(ctx context.Context) error { return f.version(ctx, c.json) })
+	}
 	if c.json {
 		o := &listOptions{Factory: f, connection: c}
 		how, err := o.layout.check(true)

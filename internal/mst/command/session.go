@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -104,32 +105,62 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 	return found, statusError(absent.status)
 }
 
+// completeProperty has shells complete a property of the sandboxes that there
+// are.
+func (f *Factory) completeProperty(c *connection, property string) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		column, err := view.ColumnNamed(property)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		records, directive := f.completable(cmd, c)
+		var values []cobra.Completion
+		for _, r := range records {
+			value, shown := column.Exact(&r, f.Now())
+			if value != "" && shown && !slices.Contains(values, value) {
+				values = append(values, value)
+			}
+		}
+		return values, directive
+	}
+}
+
 // completeIDs has shells complete the ids of sandboxes.
 func (f *Factory) completeIDs(c *connection) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 || c.check() != nil {
+		if len(args) > 0 {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}
-		hosts, err := f.open(c)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
-		defer func() { _ = hosts.Close() }()
-		ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
-		defer cancel()
-		inventory, err := hosts.Inventory(ctx)
-		if err != nil {
-			return nil, cobra.ShellCompDirectiveError
-		}
+		records, directive := f.completable(cmd, c)
 		var ids []cobra.Completion
-		for _, r := range inventory.Records {
+		for _, r := range records {
 			// What would have to be quoted is not offered.
 			if r.InstanceID == view.Name(r.InstanceID) {
 				ids = append(ids, cobra.CompletionWithDesc(r.InstanceID, view.Name(r.LogicalName())))
 			}
 		}
-		return ids, cobra.ShellCompDirectiveNoFileComp
+		return ids, directive
 	}
+}
+
+// completable are the sandboxes that there are, as far as they can be had
+// while a person waits.
+func (f *Factory) completable(cmd *cobra.Command, c *connection) ([]control.Record, cobra.ShellCompDirective) {
+	if c.check() != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	hosts, err := f.open(c)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	defer func() { _ = hosts.Close() }()
+	ctx, cancel := context.WithTimeout(cmd.Context(), completionTime)
+	defer cancel()
+	inventory, err := hosts.Inventory(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	return inventory.Records, cobra.ShellCompDirectiveNoFileComp
 }
 
 // add gives a command the flags that say which hosts to ask.

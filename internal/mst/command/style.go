@@ -2,6 +2,15 @@ package command
 
 import "github.com/maf-sandbox/maf-sandbox-go/control"
 
+// environment are the variables that mst heeds.
+var environment = []struct{ name, meaning string }{
+	{"MAF_SANDBOX_TUI_RUNTIME_DIR", "The folder in which hosts announce themselves, instead of the user's own."},
+	{"NO_COLOR", "Any value: no colour."},
+	{"CLICOLOR_FORCE", "Any value but 0: colour in a pipe too."},
+	{"CLICOLOR", "0: no colour."},
+	{"TERM", "dumb: no colour, no console."},
+}
+
 // colours of states and healths: the terminal's own green, yellow and red,
 // which its user chose to be readable.
 var colours = map[string]string{

@@ -49,7 +49,7 @@ incomplete.`,
 	cmd.Flags().BoolVar(&o.jsonLines, "jsonl", false, "print one compact JSON object for each look; --json means the same here")
 	cmd.Flags().Var(&o.interval, "interval", "time between two looks")
 	cmd.Flags().Var(&o.count, "count", "end after this many looks; 0 never ends")
-	o.selection.add(cmd)
+	o.selection.add(cmd, f, c)
 	o.layout.add(cmd)
 	return cmd
 }

@@ -31,6 +31,13 @@ func (c Column) Cell(r *control.Record, now time.Time) string {
 	return Name(c.raw(r, now))
 }
 
+// Exact is the property as the host sent it, and whether that is what Cell
+// shows.
+func (c Column) Exact(r *control.Record, now time.Time) (value string, shown bool) {
+	value = c.raw(r, now)
+	return value, value == Name(value)
+}
+
 // columns are all columns, in the order in which help lists them.
 var columns = []Column{
 	{"source", "SOURCE", "the host that reports it", text(func(r *control.Record) string { return r.SourceID }), nil},
@@ -116,8 +123,15 @@ func ColumnNames() []string {
 	return names
 }
 
-// ColumnNamed finds a column by its name.
+// otherNames are those under which flags and people know some columns.
+var otherNames = map[string]string{"host": "source", "id": "instance", "pid": "process"}
+
+// ColumnNamed finds a column by its name, or by another one that it is known
+// by.
 func ColumnNamed(name string) (Column, error) {
+	if known, ok := otherNames[name]; ok {
+		name = known
+	}
 	for _, c := range columns {
 		if c.Name == name {
 			return c, nil

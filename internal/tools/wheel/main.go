@@ -1,7 +1,9 @@
 // Command wheel builds the wheels that carry one of this repository's programs.
 //
-//	go run ./internal/tools/wheel -package ./cmd/mst -name maf-sandbox-mst -version 0.1.0 -out dist
+//	go run ./internal/tools/wheel -package ./cmd/mst -version 0.1.0 -out dist
 //
+// What is distributed has its name, and the variable that the version is
+// written to, in the table products; other programs need -name and -stamp.
 // It needs Go alone. The same source, version and release of Go give the same
 // bytes on every machine: paths, build identities and times are left out, and
 // SOURCE_DATE_EPOCH sets the files' time. Licence texts of the modules that a
@@ -9,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -30,6 +33,16 @@ type options struct {
 	targets                []wheel.Target
 	time                   time.Time
 	goCommand              string
+}
+
+// products are the programs that are distributed as wheels, by their -package.
+// A wheel whose version is not stamped would not know which it is, and no update
+// to it could be verified.
+var products = map[string]struct{ name, stamp, summary, readme string }{
+	"./cmd/mst": {
+		name: "maf-sandbox-mst", stamp: "github.com/maf-sandbox/maf-sandbox-go/internal/mst/command.stamped",
+		summary: "Operator console: see and dispose of the sandboxes of this machine's MAF hosts", readme: "docs/mst.md",
+	},
 }
 
 func main() {
@@ -70,6 +83,10 @@ func parse(args []string, epoch string) (options, error) {
 	f.StringVar(&targets, "targets", "", "targets, such as linux/amd64,darwin/arm64 (all)")
 	if err := f.Parse(args); err != nil {
 		return o, err
+	}
+	if p, known := products[o.pkg]; known {
+		o.name, o.stamp = cmp.Or(o.name, p.name), cmp.Or(o.stamp, p.stamp)
+		o.summary, o.readme = cmp.Or(o.summary, p.summary), cmp.Or(o.readme, p.readme)
 	}
 	switch {
 	case f.NArg() > 0:

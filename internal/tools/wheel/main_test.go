@@ -26,6 +26,9 @@ func TestTheCommandLineIsRead(t *testing.T) {
 	if o, err = parse(strings.Fields("-package ./cmd/mst -name n -version 1.0"), ""); err != nil || len(o.targets) != len(wheel.Targets()) || !o.time.IsZero() {
 		t.Errorf("%+v, %v", o, err)
 	}
+	if o, err = parse(strings.Fields("-package ./cmd/mst -version 1.0"), ""); err != nil || o.name != "maf-sandbox-mst" || !strings.HasSuffix(o.stamp, ".stamped") || o.readme == "" || o.summary == "" {
+		t.Errorf("a product: %+v, %v", o, err)
+	}
 	for args, want := range map[string]string{
 		"-name n -version 1.0":                               "-package and -binary",
 		"-package p -binary b -name n -version 1":            "-package and -binary",
