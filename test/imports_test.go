@@ -36,7 +36,10 @@ var mayImport = map[string][]string{
 	"internal/mst/command":            {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
 	"internal/console":                {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/mst/view", "internal/places", "internal/streams", "sandbox"},
 	// mst never imports the engine.
-	"cmd/mst": {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/console", "internal/mst/command", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
+	"cmd/mst":                    {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/console", "internal/mst/command", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
+	"internal/egress/egresstest": {"internal/egress", "sandbox"},
+	"internal/tools/webports":    {},
+	"internal/mst/doctest":       {},
 	"internal/worker": {
 		"guest", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm", "internal/linux",
 		"internal/linux/vfs", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",
@@ -71,7 +74,7 @@ var mayImport = map[string][]string{
 		"internal/kvm", "internal/platform", "internal/platform/kvmvm", "internal/platform/pagemap", "internal/platform/ptrace",
 		"internal/platform/x86", "internal/vdso",
 	},
-	"internal/platform/platformtest": {},
+	"internal/platform/platformtest": {"internal/platform"},
 	"internal/linux/vfs":             {},
 	"internal/linux":                 {"internal/linux/vfs", "internal/platform"},
 	"internal/image":                 {"internal/private"},

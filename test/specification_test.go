@@ -11,7 +11,7 @@ import (
 )
 
 // documents are those that name tests and scripts.
-var documents = []string{"SPECIFICATION.md", "RATIONALE.md", "docs/restore-contract.md", "docs/threat-model.md"}
+var documents = []string{"SPECIFICATION.md", "RATIONALE.md", "docs/restore-contract.md", "docs/threat-model.md", "docs/control-protocol.md"}
 
 // Every test, subtest and script that the documents name is there.
 func TestDocumentsNameTestsThatExist(t *testing.T) {

@@ -215,30 +215,30 @@ func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := play(t, 140, 36, "mst")
-	c.sees("● victim 1")
-	c.types("d")
-	c.sees("Dispose team/t-1/agent?")
+	c.Sees("● victim 1")
+	c.Types("d")
+	c.Sees("Dispose team/t-1/agent?")
 	if err := killed.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = killed.Wait() // it says that it was killed
-	c.sees("✗ victim unavailable")
-	c.sees("This generation is gone or has changed.")
-	c.types("\t\r")
-	c.seesNot("DISPOSE PHYSICAL INSTANCE")
-	c.sees("host victim: control endpoint is unavailable")
+	c.Sees("✗ victim unavailable")
+	c.Sees("This generation is gone or has changed.")
+	c.Types("\t\r")
+	c.SeesNot("DISPOSE PHYSICAL INSTANCE")
+	c.Sees("host victim: control endpoint is unavailable")
 
 	// The next host clears away what the dead one has left.
 	host(t, dir, "next", control.NewMemory(sandbox("next", "t-2", "next-a")))
-	c.sees("● next 1")
-	c.seesNot("victim unavailable")
-	c.types("d\t\r")
-	c.sees("Sandbox disposed. team/t-2/agent")
-	c.types("q")
-	if status := c.ends(); status != 0 {
+	c.Sees("● next 1")
+	c.SeesNot("victim unavailable")
+	c.Types("d\t\r")
+	c.Sees("Sandbox disposed. team/t-2/agent")
+	c.Types("q")
+	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
 	}
-	c.sane()
+	c.Sane()
 }
 
 func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {
