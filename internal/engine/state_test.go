@@ -202,9 +202,14 @@ func TestADamagedTemplateIsNeverUsed(t *testing.T) {
 		// A file that is replaced has another stamp.
 		verified = tm.Info().Stamp
 	}
-	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil || len(files) != 2 {
-		t.Fatalf("%v %v", files, err)
+	// Beside them may be a mark that one was verified; it names the very file.
+	var files []string
+	for _, suffix := range []string{".mem", ".state"} {
+		found, err := filepath.Glob(filepath.Join(dir, "*"+suffix))
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%v %v", found, err)
+		}
+		files = append(files, found[0])
 	}
 	for _, f := range files {
 		good, err := os.ReadFile(f)

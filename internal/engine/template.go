@@ -10,6 +10,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"strings"
 	"sync"
@@ -54,6 +55,10 @@ type Config struct {
 	// Verified is the Info.Stamp of a template that a process trusted like this one
 	// has verified; it is not verified again.
 	Verified string
+	// Code is a file of memory that processes with the same template share, for code
+	// in large pages (platform.LargeCode); nil means that there is none. It is used
+	// while New is called.
+	Code *os.File
 	// Platform runs the guests. The template does not close it.
 	Platform platform.Platform
 	// Memory is the guest's memory in bytes; zero means DefaultMemory.
@@ -125,6 +130,7 @@ func (t *Template) load(ctx context.Context) error {
 		switch {
 		case err == nil:
 			t.t, t.cached = kept, true
+			t.share()
 			return nil
 		case errors.Is(err, snapshot.ErrAbsent):
 		case errors.Is(err, snapshot.ErrDamaged):
@@ -149,6 +155,14 @@ func (t *Template) load(ctx context.Context) error {
 		}
 	})
 	return nil
+}
+
+// share has the machines use code in large pages. It is only a saving: a kernel
+// that has none to give is no failure.
+func (t *Template) share() {
+	if l, ok := t.config.Platform.(platform.LargeCode); ok && t.config.Code != nil {
+		_ = l.UseLarge(t.t.Backing, t.t.Spans, int(t.config.Code.Fd()), t.t.Stamp)
+	}
 }
 
 // sample is what nearly every program does.

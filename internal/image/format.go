@@ -86,9 +86,10 @@ func section(file []byte, s Section, what string) ([]byte, error) {
 	return b, nil
 }
 
-// cursor reads the tables. After the first error every read gives zero.
+// cursor reads the tables. After the first error every read gives zero. What it
+// gives are pieces of the table.
 type cursor struct {
-	b   string
+	b   []byte
 	err error
 }
 
@@ -96,7 +97,7 @@ func (c *cursor) fail(why string) {
 	if c.err == nil {
 		c.err = damaged("table: %s", why)
 	}
-	c.b = ""
+	c.b = nil
 }
 
 func (c *cursor) number() uint64 {
@@ -113,21 +114,21 @@ func (c *cursor) number() uint64 {
 	return 0
 }
 
-func (c *cursor) take(n uint64) string {
+func (c *cursor) take(n uint64) []byte {
 	if n > uint64(len(c.b)) {
 		c.fail("cut off")
-		return ""
+		return nil
 	}
 	s := c.b[:n]
 	c.b = c.b[n:]
 	return s
 }
 
-func (c *cursor) text() string {
+func (c *cursor) text() []byte {
 	n := c.number()
 	if n > maxPath {
 		c.fail("text too long")
-		return ""
+		return nil
 	}
 	return c.take(n)
 }
@@ -143,7 +144,7 @@ func (c *cursor) count(limit, size uint64) int {
 }
 
 func (c *cursor) end() error {
-	if c.err == nil && c.b != "" {
+	if c.err == nil && len(c.b) > 0 {
 		c.fail("trailing bytes")
 	}
 	return c.err
@@ -174,11 +175,11 @@ func encodeObjects(objects []Object) []byte {
 }
 
 func decodeObjects(b []byte) ([]Object, error) {
-	c := &cursor{b: string(b)}
+	c := &cursor{b: b}
 	objects := make([]Object, c.count(maxObjects, minObject))
 	for i := range objects {
 		o := &objects[i]
-		o.Path = c.text()
+		o.Path = string(c.text())
 		o.Position = c.number() == 1
 		o.Low, o.High, o.Align = c.number(), c.number(), c.number()
 		o.Loads = make([]Load, c.count(maxLoads, 5))

@@ -7,8 +7,10 @@ import (
 	"encoding/binary"
 	"errors"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -161,8 +163,9 @@ func TestEveryDamagedByteIsNoticed(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := im.Manifest()
-	for i := range im.records {
-		mark(im.records[i].off, im.records[i].size*int64(im.records[i].kind&1))
+	for i := range im.index.len() {
+		r := im.index.record(i)
+		mark(r.off, r.size*int64(r.kind&1))
 	}
 	mark(m.Index.Offset, m.Index.Size)
 	mark(m.ObjectTable.Offset, m.ObjectTable.Size)
@@ -342,9 +345,9 @@ func FuzzTables(f *testing.F) {
 		f.Add(im.file[s.Offset : s.Offset+s.Size])
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if records, err := decodeIndex(b, 1<<20); err == nil {
-			for i := range records {
-				children(records, records[i].path)
+		if x, err := decodeIndex(b, 1<<20); err == nil {
+			for i := range x.len() {
+				children(x, x.record(i).path)
 			}
 		} else if !errors.Is(err, ErrDamaged) {
 			t.Fatal(err)
@@ -356,4 +359,19 @@ func FuzzTables(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+func TestCleanPathsAreThoseThatCleaningLeavesAsTheyAre(t *testing.T) {
+	for _, p := range []string{
+		"", "/", "//", "/a", "/a/", "/a//b", "/a/b", "/.", "/..", "/a/.", "/a/..", "/a/./b", "/a/../b", "/.a", "/..a", "/a.", "/...",
+		"a", "./a", "../a", "/a/b.c/d..e", "/" + strings.Repeat("a", maxPath-1), "/" + strings.Repeat("a", maxPath),
+	} {
+		want := len(p) <= maxPath && strings.HasPrefix(p, "/") && path.Clean(p) == p
+		if got := cleanPath(p); got != want {
+			t.Errorf("%.40q is clean: %v, want %v", p, got, want)
+		}
+	}
+	if cleanPath("/a\x00") {
+		t.Error("a path with NUL is clean")
+	}
 }

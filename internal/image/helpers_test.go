@@ -125,8 +125,8 @@ func extract(t *testing.T, im *Image, dir string) {
 	if err := im.Load(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range im.records {
-		r := &im.records[i]
+	for i := range im.index.len() {
+		r := im.index.record(i)
 		name := filepath.Join(dir, r.path)
 		var err error
 		switch r.kind {

@@ -25,8 +25,13 @@ type Image struct {
 	dataEnd  int64
 
 	indexOnce sync.Once
-	records   []record
+	index     *index
 	indexErr  error
+
+	mu sync.Mutex // guards what follows
+	// checked are the files whose content was compared with its digest, by their
+	// positions in the index, and what came of it.
+	checked map[int]error
 }
 
 // Open maps an image file and checks its header, manifest and object table.
@@ -130,29 +135,34 @@ func (im *Image) Load() error {
 			im.indexErr = err
 			return
 		}
-		im.records, im.indexErr = decodeIndex(b, im.dataEnd)
-		if im.indexErr != nil {
-			im.records = nil
+		if err := guarded(func() { im.index, im.indexErr = decodeIndex(b, im.dataEnd) }); err != nil {
+			im.index, im.indexErr = nil, err
 		}
 	})
 	return im.indexErr
 }
 
-func (im *Image) record(p string) (int, *record) {
-	if im.Load() != nil {
-		return 0, nil
+// record finds the entry at a path. The error is ErrNotFound if there is none.
+func (im *Image) record(p string) (at int, r record, err error) {
+	if err := im.Load(); err != nil {
+		return 0, r, err
 	}
-	i, ok := find(im.records, p)
-	if !ok {
-		return 0, nil
+	found := false
+	err = guarded(func() {
+		if at, found = find(im.index, p); found {
+			r = im.index.record(at)
+		}
+	})
+	if err == nil && (!found || r.kind == 0) {
+		err = fmt.Errorf("%s: no such file in the image: %w", p, ErrNotFound)
 	}
-	return i, &im.records[i]
+	return at, r, err
 }
 
 // Lookup describes the entry at a path; links are not followed.
 func (im *Image) Lookup(p string) (Entry, bool) {
-	i, r := im.record(p)
-	if r == nil {
+	i, r, err := im.record(p)
+	if err != nil {
 		return Entry{}, false
 	}
 	return Entry{Kind: r.kind, Size: r.size, Executable: r.executable, Target: r.target, Inode: uint64(i) + 1}, true
@@ -161,10 +171,14 @@ func (im *Image) Lookup(p string) (Entry, bool) {
 // ReadDir lists the base names in a folder, sorted. It is empty for anything
 // that is not a folder.
 func (im *Image) ReadDir(p string) []string {
-	if _, r := im.record(p); r == nil || r.kind != Dir {
+	if _, r, err := im.record(p); err != nil || r.kind != Dir {
 		return nil
 	}
-	return children(im.records, p)
+	var names []string
+	if guarded(func() { names = children(im.index, p) }) != nil {
+		return nil
+	}
+	return names
 }
 
 // Paths gives the paths of all regular files, sorted.
@@ -173,8 +187,9 @@ func (im *Image) Paths() iter.Seq[string] {
 		if im.Load() != nil {
 			return
 		}
-		for i := range im.records {
-			if r := &im.records[i]; r.kind == File && !yield(r.path) {
+		for i := range im.index.len() {
+			var r record
+			if guarded(func() { r = im.index.record(i) }) != nil || r.kind == File && !yield(r.path) {
 				return
 			}
 		}
@@ -185,37 +200,66 @@ func (im *Image) Paths() iter.Seq[string] {
 // digest is checked once, on first use; bytes that do not match give
 // ErrDamaged, a path that is not a file ErrNotFound.
 func (im *Image) Content(p string) ([]byte, error) {
-	if err := im.Load(); err != nil {
+	i, r, err := im.record(p)
+	if err != nil {
 		return nil, err
 	}
-	_, r := im.record(p)
-	if r == nil || r.kind != File {
+	if r.kind != File {
 		return nil, fmt.Errorf("%s: no such file in the image: %w", p, ErrNotFound)
 	}
 	b := im.file[r.off : r.off+r.size : r.off+r.size]
-	r.once.Do(func() {
-		if !matches(b, r.sum) {
-			r.err = damaged("%s does not match its digest", p)
-		}
-	})
-	if r.err != nil {
-		return nil, r.err
+	if err := im.check(i, b, r); err != nil {
+		return nil, err
 	}
 	return b, nil
 }
 
-// matches compares the digest of mapped bytes. A file that someone has cut off
-// since it was mapped faults when it is read: that is damage too, not the end
-// of the program.
+// check compares a file's content with its digest, once.
+func (im *Image) check(i int, b []byte, r record) error {
+	im.mu.Lock()
+	err, done := im.checked[i]
+	im.mu.Unlock()
+	if done {
+		return err
+	}
+	if !matches(b, r.sum) {
+		err = damaged("%s does not match its digest", r.path)
+	}
+	im.mu.Lock()
+	defer im.mu.Unlock()
+	if im.checked == nil {
+		im.checked = map[int]error{}
+	}
+	im.checked[i] = err
+	return err
+}
+
+// matches compares the digest of mapped bytes.
 func matches(b []byte, sum string) (ok bool) {
+	err := guarded(func() {
+		got := sha256.Sum256(b)
+		ok = string(got[:]) == sum
+	})
+	return err == nil && ok
+}
+
+// guarded calls f, which reads the mapped file. A file that someone has cut off
+// since it was mapped faults when it is read: that is damage, not the end of the
+// program.
+func guarded(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
-		if recover() != nil {
-			ok = false
+		r := recover()
+		if r == nil {
+			return
 		}
+		if _, fault := r.(interface{ Addr() uintptr }); !fault {
+			panic(r)
+		}
+		err = damaged("the file was cut off while it was open")
 	}()
-	got := sha256.Sum256(b)
-	return string(got[:]) == sum
+	f()
+	return nil
 }
 
 // Verify checks every byte, and that the tables agree with each other.

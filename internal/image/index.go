@@ -1,13 +1,12 @@
 package image
 
 import (
+	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"encoding/binary"
-	"path"
 	"slices"
 	"sort"
-	"strings"
-	"sync"
 )
 
 // Kind says what an Entry is.
@@ -43,9 +42,6 @@ type record struct {
 	executable   bool
 	off, size    int64
 	sum          string // 32 raw bytes
-
-	once sync.Once // checks the content on first use
-	err  error
 }
 
 func encodeIndex(records []*record) []byte {
@@ -68,81 +64,149 @@ func encodeIndex(records []*record) []byte {
 	return b
 }
 
-// decodeIndex reads the index of a file whose contents lie in
-// [headerSize, dataEnd). Records come sorted by path, so duplicates show.
-func decodeIndex(b []byte, dataEnd int64) ([]record, error) {
-	c := &cursor{b: string(b)}
-	records := make([]record, c.count(maxEntries, minEntry))
-	dirs := make(map[string]bool)
-	for i := range records {
-		r := &records[i]
-		if err := r.decode(c, dataEnd); err != nil {
+// index is the table as it lies in the mapped file, and where each entry starts.
+// Entries are decoded when they are looked up: as objects they would take half a
+// megabyte in every process that has the image open, and a millisecond. The file
+// may be cut off meanwhile, so whoever reads it does it within guarded.
+type index struct {
+	b       []byte
+	starts  []uint32
+	dataEnd int64
+}
+
+// decodeIndex checks the index of a file whose contents lie in
+// [headerSize, dataEnd). Entries come sorted by path, so duplicates show.
+func decodeIndex(b []byte, dataEnd int64) (*index, error) {
+	c := &cursor{b: b}
+	x := &index{b: b, starts: make([]uint32, 0, c.count(maxEntries, minEntry)), dataEnd: dataEnd}
+	files := 0
+	var last, known []byte // known is the parent that was looked for last
+	for range cap(x.starts) {
+		start := len(b) - len(c.b)
+		e, err := decodeEntry(c, dataEnd)
+		if err != nil {
 			return nil, err
 		}
-		if i > 0 && records[i-1].path >= r.path {
-			return nil, damaged("index: %q is repeated or out of order", r.path)
+		if bytes.Compare(last, e.path) >= 0 {
+			return nil, damaged("index: %q is repeated or out of order", e.path)
 		}
-		if i == 0 && (r.path != "/" || r.kind != Dir) || i > 0 && !dirs[path.Dir(r.path)] {
-			return nil, damaged("index: %q has no parent folder", r.path)
+		parent := parentOf(e.path)
+		switch {
+		case len(x.starts) == 0:
+			if len(e.path) != 1 || e.kind != Dir {
+				return nil, damaged("index: it begins with %q", e.path)
+			}
+		case !bytes.Equal(parent, known):
+			if i, ok := find(x, parent); !ok || x.entry(i).kind != Dir {
+				return nil, damaged("index: %q has no parent folder", e.path)
+			}
+			known = parent
 		}
-		if r.kind == Dir {
-			dirs[r.path] = true
+		if e.kind == File && e.size > 0 {
+			files++
 		}
+		last = e.path
+		x.starts = append(x.starts, uint32(start))
 	}
 	if err := c.end(); err != nil {
 		return nil, err
 	}
-	return records, checkOverlap(records)
+	if err := x.checkOverlap(files); err != nil {
+		return nil, err
+	}
+	return x, nil
 }
 
-func (r *record) decode(c *cursor, dataEnd int64) error {
+// parentOf is the folder of a clean path.
+func parentOf(p []byte) []byte { return p[:max(1, bytes.LastIndexByte(p, '/'))] }
+
+// len is the number of entries.
+func (x *index) len() int {
+	if x == nil {
+		return 0
+	}
+	return len(x.starts)
+}
+
+// entry is a record whose texts are pieces of the table.
+type entry struct {
+	path, target []byte
+	kind         Kind
+	executable   bool
+	off, size    int64
+	sum          []byte
+}
+
+// entry decodes the i-th entry. It was checked; should the file have been changed
+// since, it is empty or another one that is sound.
+func (x *index) entry(i int) entry {
+	e, err := decodeEntry(&cursor{b: x.b[x.starts[i]:]}, x.dataEnd)
+	if err != nil {
+		return entry{}
+	}
+	return e
+}
+
+// record copies the i-th entry.
+func (x *index) record(i int) record {
+	e := x.entry(i)
+	return record{
+		path: string(e.path), target: string(e.target), kind: e.kind, executable: e.executable,
+		off: e.off, size: e.size, sum: string(e.sum),
+	}
+}
+
+// path is the path of the i-th entry, a piece of the table.
+func (x *index) path(i int) []byte {
+	c := &cursor{b: x.b[x.starts[i]:]}
+	c.take(1)
+	return c.text()
+}
+
+func decodeEntry(c *cursor, dataEnd int64) (e entry, err error) {
 	kind := c.take(1)
 	if c.err != nil {
-		return c.err
+		return e, c.err
 	}
-	r.kind, r.executable = Kind(kind[0]&^executableBit), kind[0]&executableBit != 0
-	r.path = c.text()
-	switch r.kind {
+	e.kind, e.executable = Kind(kind[0]&^executableBit), kind[0]&executableBit != 0
+	e.path = c.text()
+	switch e.kind {
 	case File:
 		off, size := c.number(), c.number()
-		r.sum = c.take(sha256.Size)
+		e.sum = c.take(sha256.Size)
 		if off%fileAlign != 0 || off < headerSize || off > uint64(dataEnd) || size > uint64(dataEnd)-off {
 			c.fail("content outside the file")
 		}
-		r.off, r.size = int64(off), int64(size)
+		e.off, e.size = int64(off), int64(size)
 	case Dir:
 	case Symlink:
-		r.target = c.text()
-		r.size = int64(len(r.target))
-		if r.target == "" || strings.ContainsRune(r.target, 0) {
+		e.target = c.text()
+		e.size = int64(len(e.target))
+		if len(e.target) == 0 || bytes.IndexByte(e.target, 0) >= 0 {
 			c.fail("bad link target")
 		}
 	default:
 		c.fail("unknown kind of entry")
 	}
-	if r.executable && r.kind != File {
+	if e.executable && e.kind != File {
 		c.fail("an executable that is no file")
 	}
-	if c.err == nil && !cleanPath(r.path) {
-		return damaged("index: bad path %q", r.path)
+	if c.err == nil && !cleanPath(e.path) {
+		return e, damaged("index: bad path %q", e.path)
 	}
-	return c.err
+	return e, c.err
 }
 
-func checkOverlap(records []record) error {
+// checkOverlap checks the contents of so many files that have one.
+func (x *index) checkOverlap(files int) error {
 	type span struct{ lo, hi int64 }
-	spans := make([]span, 0, len(records))
-	for i := range records {
-		if r := &records[i]; r.kind == File && r.size > 0 {
-			spans = append(spans, span{r.off, r.off + r.size})
+	spans := make([]span, 0, files)
+	for i := range x.starts {
+		if e := x.entry(i); e.kind == File && e.size > 0 {
+			spans = append(spans, span{e.off, e.off + e.size})
 		}
 	}
-	slices.SortFunc(spans, func(a, b span) int {
-		if a.lo < b.lo {
-			return -1
-		}
-		return 1
-	})
+	slices.SortFunc(spans, func(a, b span) int { return cmp.Compare(a.lo, b.lo) })
 	for i := 1; i < len(spans); i++ {
 		if spans[i].lo < spans[i-1].hi {
 			return damaged("index: contents overlap")
@@ -152,31 +216,31 @@ func checkOverlap(records []record) error {
 }
 
 // find returns the position of a path, or that of the first one after it.
-func find(records []record, p string) (int, bool) {
-	i := sort.Search(len(records), func(i int) bool { return records[i].path >= p })
-	return i, i < len(records) && records[i].path == p
+func find[T string | []byte](x *index, p T) (int, bool) {
+	i := sort.Search(x.len(), func(i int) bool { return string(x.path(i)) >= string(p) })
+	return i, i < x.len() && string(x.path(i)) == string(p)
 }
 
 // children lists the base names in folder dir, sorted.
-func children(records []record, dir string) []string {
+func children(x *index, dir string) []string {
 	prefix := dir + "/"
 	if dir == "/" {
 		prefix = "/"
 	}
 	var names []string
-	i, _ := find(records, prefix)
+	i, _ := find(x, prefix)
 	if dir == "/" {
 		i++
 	}
-	for i < len(records) && strings.HasPrefix(records[i].path, prefix) {
-		name := records[i].path[len(prefix):]
-		if sub := strings.IndexByte(name, '/'); sub >= 0 {
+	for i < x.len() && bytes.HasPrefix(x.path(i), []byte(prefix)) {
+		name := x.path(i)[len(prefix):]
+		if sub := bytes.IndexByte(name, '/'); sub >= 0 {
 			// Skip the whole subtree: '0' is the byte after '/'.
-			next, _ := find(records[i:], prefix+name[:sub]+"0")
-			i += next
+			next, _ := find(x, prefix+string(name[:sub])+"0")
+			i = max(next, i+1) // whatever the file has become
 			continue
 		}
-		names = append(names, name)
+		names = append(names, string(name))
 		i++
 	}
 	return names

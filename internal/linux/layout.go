@@ -154,6 +154,15 @@ func (o Object) place(lo uint64) Place {
 	if r := first % o.Align; r != 0 {
 		at = alignUp(lo, o.Align) + r
 	}
+	// Code of a large page or more starts on one, if the alignment leaves the
+	// choice: the platform can then map most of it with large entries.
+	for _, s := range o.Segments {
+		if s.Prot&platform.Exec != 0 && pageUp(s.Vaddr+s.Memsz)-pageDown(s.Vaddr) >= hugePage && hugePage%o.Align == 0 {
+			code := at - first + pageDown(s.Vaddr)
+			at += (alignUp(code, hugePage) - code) &^ (o.Align - 1)
+			break
+		}
+	}
 	return Place{Object: o, Bias: at - first, Lo: at, Hi: pageUp(at - first + last.Vaddr + last.Memsz)}
 }
 
@@ -253,7 +262,11 @@ func (l *Layout) Size(memory uint64) uint64 {
 // Spans gives the rights of every user page, sorted by address.
 func (l *Layout) Spans() []platform.Span {
 	rw := platform.Read | platform.Write
-	out := l.Exe.spans()
+	n := len(l.Exe.Segments) + len(l.Interp.Segments) + 4
+	for _, p := range l.Objects {
+		n += len(p.Segments)
+	}
+	out := append(make([]platform.Span, 0, n), l.Exe.spans()...)
 	out = append(out, l.Interp.spans()...)
 	out = append(out, platform.Span{Lo: l.VDSO, Hi: l.VDSO + platform.PageSize, Prot: platform.Read | platform.Exec})
 	for _, p := range l.Objects {

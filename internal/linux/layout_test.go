@@ -51,6 +51,37 @@ func TestALayoutKeepsEverythingApart(t *testing.T) {
 	}
 }
 
+func TestCodeOfALargePageStartsOnOne(t *testing.T) {
+	_, base := testLayout(t)
+	segment := func(vaddr, size uint64, p platform.Prot) Segment {
+		return Segment{Off: vaddr, Vaddr: vaddr, Filesz: size, Memsz: size, Prot: p}
+	}
+	const r, x = platform.Read, platform.Read | platform.Exec
+	objects := []Object{
+		{Path: "/a large", Align: page, Segments: []Segment{segment(0, 5*page, r), segment(5*page, hugePage+page, x)}},
+		{Path: "/b small", Align: page, Segments: []Segment{segment(0, page, r), segment(page, hugePage-page, x)}},
+		{Path: "/c aligned", Align: 16 * page, Segments: []Segment{segment(0, 3*page, r), segment(16*page, 2*hugePage, x)}},
+		{Path: "/d as it must be", Align: hugePage, Segments: []Segment{segment(0, 3*page, r), segment(3*page, hugePage, x)}},
+	}
+	l, err := NewLayout(exePath, base[exePath], interpPath, base[interpPath], objects, testMemory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkSpans(t, l.Spans())
+	for i, onLarge := range []bool{true, false, true, false} {
+		p := l.Objects[i]
+		if code := p.Bias + p.Segments[1].Vaddr; (code%hugePage == 0) != onLarge {
+			t.Errorf("%s: its code is at %#x", p.Path, code)
+		}
+		if p.Bias%p.Align != 0 {
+			t.Errorf("%s: bias %#x, alignment %#x", p.Path, p.Bias, p.Align)
+		}
+	}
+	if gap := l.Objects[1].Lo - l.Objects[0].Hi; gap != page {
+		t.Errorf("small code was moved by %#x", gap)
+	}
+}
+
 func TestNewLayoutRefusesWhatCannotBePlaced(t *testing.T) {
 	const r, w, x = elf.PF_R, elf.PF_W, elf.PF_X
 	good := newTestBase()

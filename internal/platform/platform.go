@@ -214,6 +214,17 @@ type Platform interface {
 	Needs() Needs
 }
 
+// LargeCode is a Platform whose machines run faster when their code lies in large
+// pages: the first touch of each small page costs a fault of its own.
+type LargeCode interface {
+	// UseLarge has clones of b take the code that fills large pages from a file of
+	// memory, which any number of processes may share. fd is that file, a memfd that
+	// can be sealed, empty at first: the first who comes writes to it and seals it.
+	// The name tells backings apart. It stays the caller's, and must be open while
+	// machines are cloned. After an error clones do without.
+	UseLarge(b *Backing, spans []Span, fd int, name string) error
+}
+
 // ErrUnavailable is returned when this host cannot offer the platform. The
 // wrapped text says what is missing and what mends it.
 var ErrUnavailable = errors.New("platform unavailable")

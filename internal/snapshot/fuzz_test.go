@@ -3,8 +3,9 @@
 package snapshot
 
 import (
-	"encoding/json"
 	"testing"
+
+	"github.com/fxamacker/cbor/v2"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/linux"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform"
@@ -38,7 +39,7 @@ func sound() *record {
 }
 
 func TestASoundRecordDecodes(t *testing.T) {
-	b, err := json.Marshal(sound())
+	b, err := cbor.Marshal(sound())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +75,7 @@ func TestTamperedRecordsAreRefused(t *testing.T) {
 		// The place's segments are shared by value only in part: copy them.
 		r.Layout.Exe.Segments = append([]linux.Segment(nil), r.Layout.Exe.Segments...)
 		change(r)
-		b, err := json.Marshal(r)
+		b, err := cbor.Marshal(r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,13 +86,17 @@ func TestTamperedRecordsAreRefused(t *testing.T) {
 }
 
 func FuzzDecode(f *testing.F) {
-	b, err := json.Marshal(sound())
+	b, err := cbor.Marshal(sound())
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Add(b)
-	f.Add([]byte("{}"))
-	f.Add([]byte(`{"Format":1,"Layout":{},"State":{},"Ranges":[{"Lo":0,"Hi":4096}]}`))
+	for _, r := range []*record{{}, {Format: formatVersion, Layout: &linux.Layout{}, State: &linux.State{}, Ranges: []platform.Range{{Lo: 0, Hi: 4096}}}} {
+		if b, err = cbor.Marshal(r); err != nil {
+			f.Fatal(err)
+		}
+		f.Add(b)
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		r, err := decode(b)
 		if err != nil {

@@ -95,7 +95,7 @@ func (s *server) spawn(p *process) error {
 	defer func() { _ = side.Close() }()
 
 	pidfd := -1
-	p.cmd = helper.Command(s.settings.Role, "", calls, side)
+	p.cmd = helper.Command(s.settings.Role, "", calls, side, s.code)
 	p.cmd.Env = append(p.cmd.Env, "GOMAXPROCS="+strconv.Itoa(min(maxProcessors, runtime.NumCPU())))
 	p.cmd.Stderr, p.cmd.WaitDelay = p.said, stderrDelay
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, PidFD: &pidfd}

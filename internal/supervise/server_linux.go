@@ -41,10 +41,12 @@ const (
 // of loop; others hand it functions.
 type server struct {
 	settings settings
-	spawns   chan func()
-	todo     chan func()
-	ctx      context.Context
-	cancel   context.CancelFunc
+	// code is what workers share for code in large pages.
+	code   *os.File
+	spawns chan func()
+	todo   chan func()
+	ctx    context.Context
+	cancel context.CancelFunc
 
 	control   *channel
 	out       *outbox
@@ -83,6 +85,9 @@ func Main() error {
 		settings: *m.Settings, control: control, out: newOutbox(control), all: map[uint64]*process{},
 		spawns: make(chan func()), todo: make(chan func()),
 	}
+	if s.code, err = codeFile(); err != nil {
+		return err
+	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	defer s.cancel()
 	go s.spawner()
@@ -99,6 +104,20 @@ func Main() error {
 	s.loop()
 	s.out.close()
 	return nil
+}
+
+// codeFile makes the file that workers share. The host's processor never executes
+// it: only guests do.
+func codeFile() (*os.File, error) {
+	const flags = unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
+	fd, err := unix.MemfdCreate("code", flags|unix.MFD_NOEXEC_SEAL)
+	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
+		fd, err = unix.MemfdCreate("code", flags)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("shared code: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "code"), nil
 }
 
 // loop does what is to be done until nothing is left.

@@ -14,12 +14,14 @@ import (
 )
 
 // Role is the name of the helper (package helper) that is a worker. It is given
-// two stream sockets, the line of calls and the side line.
+// two stream sockets, the line of calls and the side line, and the file of memory
+// that the workers of a supervisor share for code.
 const Role = "worker"
 
 const (
 	sideFD  = helper.First + 1
-	givenFD = 2
+	codeFD  = helper.First + 2
+	givenFD = 3
 )
 
 // lookout is how long a worker looks for the next call before it sleeps: a reset
@@ -41,7 +43,7 @@ func Main() error {
 		return fmt.Errorf("side line: %w", err)
 	}
 	defer func() { _ = side.Close() }()
-	m := new(machine)
+	m := &machine{code: os.NewFile(codeFD, "code")}
 	return Serve(calls, side, Config{Open: m.serve, Seal: m.seal})
 }
 
@@ -57,6 +59,11 @@ func (m *machine) serve(ctx context.Context, s wire.Start) (Machine, wire.Ready,
 // seal jails the process with the descriptors that it has now: its lines, its
 // machine, and the standard ones.
 func (m *machine) seal() error {
+	// Before any guest: whoever has it cannot change it once it is sealed, and here
+	// it may not be.
+	if err := m.code.Close(); err != nil {
+		return fmt.Errorf("shared code: %w", err)
+	}
 	fds, err := jail.Descriptors()
 	if err != nil {
 		return err

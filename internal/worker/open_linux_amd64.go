@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"os"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/engine"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
@@ -15,6 +16,8 @@ type machine struct {
 	*engine.VM
 	template *engine.Template
 	platform host.Platform
+	// code is shared with other workers (engine.Config.Code); nil without.
+	code *os.File
 }
 
 // Open is the Opener for the engines of this machine.
@@ -28,7 +31,8 @@ func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 		return wire.Ready{}, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
 	}
 	m.template, err = engine.Open(ctx, engine.Config{
-		Image: s.Image, ImageID: s.ImageID, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace, Verified: s.Verified,
+		Image: s.Image, ImageID: s.ImageID, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace,
+		Verified: s.Verified, Code: m.code,
 	})
 	if err != nil {
 		return wire.Ready{}, err

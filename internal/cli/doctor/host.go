@@ -37,7 +37,7 @@ func ThisHost(cacheDir func() (string, error), open cli.Opener) Host {
 		LockDir:     lockDir,
 		Worker:      func(ctx context.Context) (microvm.Info, error) { return answer(ctx, open) },
 		Images:      func(dir string) (int, error) { return countIn(filepath.Join(dir, "images"), ".img") },
-		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), ".json") },
+		Templates:   func(dir string) (int, error) { return countIn(filepath.Join(dir, "templates"), ".state") },
 	}
 }
 

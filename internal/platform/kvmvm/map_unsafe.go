@@ -54,5 +54,20 @@ func overlay(mem []byte, b *platform.Backing) error {
 	return nil
 }
 
+// overlay maps the pieces copy on write, as the backing's own ranges are.
+func (l *large) overlay(mem []byte) error {
+	for i, lo := range l.at {
+		if lo+largePage > uint64(len(mem)) {
+			return fmt.Errorf("%w: code ends beyond memory", platform.ErrMachine)
+		}
+		_, err := unix.MmapPtr(l.fd, int64(i)*largePage, unsafe.Pointer(&mem[lo]), largePage,
+			unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_FIXED|unix.MAP_NORESERVE)
+		if err != nil {
+			return fmt.Errorf("map code: %w", err)
+		}
+	}
+	return nil
+}
+
 // address is where guest memory is mapped.
 func address(mem []byte) uint64 { return uint64(uintptr(unsafe.Pointer(unsafe.SliceData(mem)))) }

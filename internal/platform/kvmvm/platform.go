@@ -30,6 +30,9 @@ type Platform struct {
 	// tick is the length of a TSC tick for the vDSO; 0 without a usable TSC.
 	tick uint64
 
+	// large is what UseLarge was given, nil for nothing.
+	large atomic.Pointer[large]
+
 	clones    atomic.Int32
 	probeOnce sync.Once
 	// ringZero says that system calls are known to arrive in ring 0. Until they
@@ -200,7 +203,11 @@ func (p *Platform) Clone(b *platform.Backing, size uint64, spans []platform.Span
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", platform.ErrMachine, err)
 	}
-	if err := overlay(mem, b); err != nil {
+	err = overlay(mem, b)
+	if l := p.large.Load(); err == nil && l != nil && l.backing == b {
+		err = l.overlay(mem)
+	}
+	if err != nil {
 		return nil, errors.Join(err, unmapGuest(mem))
 	}
 	p.advise(mem, b)
@@ -246,4 +253,7 @@ func (p *Platform) advise(mem []byte, b *platform.Backing) {
 	}
 }
 
-var _ platform.Platform = (*Platform)(nil)
+var (
+	_ platform.Platform  = (*Platform)(nil)
+	_ platform.LargeCode = (*Platform)(nil)
+)
