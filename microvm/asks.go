@@ -28,27 +28,39 @@ type asks struct {
 }
 
 type pending struct {
-	cancel context.CancelFunc
-	bytes  int
+	// withdraw says that nobody waits for the answer any more.
+	withdraw context.CancelFunc
+	bytes    int
 }
 
 // begin works on an ask. The error is a worker that asks too much at once, or
 // uses a number twice. An answer may be on its way when the next ask comes: one
 // more than the engine allows is no offence.
-func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
+//
+// The work ends with ctx, the time of the program. An answer that is made only
+// because of that is held until the worker withdraws the ask or over ends, which
+// is when the program has: the worker's clock started a moment later, and the
+// program would find a failure of the tool where its time was up.
+func (a *asks) begin(ctx, over context.Context, number uint32, ask wire.Ask) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	size := len(ask.Payload)
 	if _, twice := a.pending[ask.ID]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
 		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, ask.ID, size, len(a.pending), a.bytes)
 	}
-	ctx, cancel := context.WithCancel(ctx)
-	a.pending[ask.ID] = pending{cancel, size}
+	waited, withdraw := context.WithCancel(over)
+	a.pending[ask.ID] = pending{withdraw, size}
 	a.bytes += size
 	go func() {
+		defer withdraw()
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		defer context.AfterFunc(waited, cancel)()
 		answer := a.serve(ctx, ask.Name, ask.Payload)
 		answer.ID = ask.ID
+		if ctx.Err() != nil {
+			<-waited.Done()
+		}
 		a.reply(number, answer)
 	}()
 	return nil
@@ -90,6 +102,6 @@ func (a *asks) withdraw(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p, there := a.pending[id]; there {
-		p.cancel()
+		p.withdraw()
 	}
 }

@@ -97,9 +97,9 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	if c.kind != wire.KindRun || l.asks == nil {
 		return l.receive(number, c, nil)
 	}
-	// What the program has asked for ends with the call.
-	asking, stop := context.WithCancel(ctx)
-	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(asking, number, a) })
+	// What the program has asked for ends with its time, or with the call.
+	over, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(ctx, over, number, a) })
 	stop()
 	if err != nil {
 		l.close() // so that nobody goes on answering
