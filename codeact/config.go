@@ -24,9 +24,10 @@ const (
 	DefaultTimeout = 120 * time.Second
 	// MaxCode bounds a program, in bytes of UTF-8; a backend may allow less.
 	MaxCode = 8 << 20
-	// MaxInstructions bounds Config.Instructions, in bytes: every request to
-	// a model carries them.
+	// MaxInstructions bounds Config.Instructions, and MaxToolText what generated
+	// ones say of tools, in bytes: every request to a model carries them.
 	MaxInstructions = 16 << 10
+	MaxToolText     = 16 << 10
 )
 
 // Caller is for whom a call is.
@@ -85,6 +86,14 @@ type Config struct {
 	// Image and ImageID name what sandboxes are made of, in the backend's terms;
 	// empty means the backend's own choice.
 	Image, ImageID string
+
+	// Tools are functions of the host that programs can call; generated
+	// instructions list them with description and parameters. The model writes
+	// the calls: a tool that acts for the user makes the whole tool ask for a
+	// person's word, see Tool.ApprovalMode.
+	Tools []sandbox.Tool
+	// MaxToolCalls bounds the calls of one program; zero is no bound.
+	MaxToolCalls int
 
 	// Instructions is what the model is told of the place where its programs
 	// run. When empty it is what is true of the sandboxes of package microvm,
@@ -145,25 +154,50 @@ func (c Config) withDefaults() (Config, error) {
 			refused("bounds."+bound.field, fmt.Sprintf("%d bytes", bound.value), "zero for what is not known, or more")
 		}
 	}
+	if len(c.Tools) > 0 && c.Instructions != "" {
+		refused("tools", fmt.Sprintf("%d tools beside instructions", len(c.Tools)), "tools with generated instructions, which list them")
+	}
+	if c.MaxToolCalls < 0 {
+		refused("max_tool_calls", fmt.Sprint(c.MaxToolCalls), "zero for no bound, or more")
+	}
 	if int(c.Shape) >= len(shapeWords) {
 		refused("shape", fmt.Sprint(uint8(c.Shape)), strings.Join(shapeWords, " or "))
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
-	c.Allow = slices.Clone(c.Allow)
+	c.Allow, c.Tools = slices.Clone(c.Allow), slices.Clone(c.Tools)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	return c, errors.Join(problems...)
 }
 
+// hostTools are the tools for the spec, nil when there are none.
+func (c Config) hostTools() (*sandbox.HostTools, error) {
+	if len(c.Tools) == 0 {
+		return nil, nil //nolint:nilnil // a spec says it so
+	}
+	tools, err := sandbox.NewHostTools(c.Tools...)
+	if err != nil {
+		return nil, err
+	}
+	tools.MaxCallsPerRun = c.MaxToolCalls
+	if n := len(c.aboutTools()); n > MaxToolText {
+		return nil, refuse("tools", fmt.Sprintf("%d bytes of names, descriptions and parameters", n), fmt.Sprintf("up to %d", MaxToolText))
+	}
+	return tools, nil
+}
+
 // spec is what the tool's sandboxes must be: the original's, without the
 // channels for files.
-func (c Config) spec(instructions string) sandbox.Spec {
+func (c Config) spec(instructions string, tools *sandbox.HostTools) sandbox.Spec {
 	spec := sandbox.Spec{
 		Kind: Kind, Image: c.Image, ImageID: c.ImageID,
 		Requires:           sandbox.SetOf(sandbox.CapRunCode),
 		ExclusiveAdmission: true,
 		ExecutionContract:  contract(instructions, c.Shape),
+	}
+	if tools != nil {
+		spec.Requires, spec.HostTools = spec.Requires.With(sandbox.CapHostTools), tools
 	}
 	if len(c.Allow) > 0 {
 		spec.Egress, spec.EgressAllow = sandbox.EgressAllowlist, c.Allow

@@ -6,7 +6,9 @@
 // A [Tool] fits the tool interface of Microsoft Agent Framework for Go, and of
 // whatever else calls a tool by Name, Description, Schema and Call, without
 // importing any of them. A host that wants a person's word before each call
-// wraps it by its framework's own means.
+// wraps it by its framework's own means; [Tools] marks the tool by itself when
+// programs can call functions of the host that act for the user
+// ([Config.Tools]).
 //
 // For whom a call is, the host says, by [Config.Caller], which is asked at every
 // call: a model has no say in it, since it could then choose another one's

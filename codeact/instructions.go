@@ -1,6 +1,8 @@
 package codeact
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -26,7 +28,31 @@ func (c Config) instructions() string {
 		c.aboutNetwork(),
 		c.aboutLimits(),
 	}
-	return strings.Join(sentences, " ")
+	return strings.Join(sentences, " ") + c.aboutTools()
+}
+
+// aboutTools lists the host's tools. The schemas are the host's, word for word:
+// models read them as they are.
+func (c Config) aboutTools() string {
+	if len(c.Tools) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("\n\nPrograms can call these functions of the host as call_tool(name, argument=value, ...), which is there without an import, waits, and returns what the function returns as JSON values (None, bool, int, float, str, list, dict). When a function fails it raises call_tool.ToolError, a RuntimeError; with arguments that JSON cannot carry, TypeError or ValueError.")
+	if c.MaxToolCalls > 0 {
+		fmt.Fprintf(&b, " A program may make %d calls.", c.MaxToolCalls)
+	}
+	for _, t := range c.Tools {
+		b.WriteString("\n- " + t.Name)
+		if text := strings.Join(strings.Fields(t.Description), " "); text != "" {
+			b.WriteString(": " + text)
+		}
+		var schema bytes.Buffer
+		if t.Parameters != nil && json.Compact(&schema, t.Parameters) == nil {
+			b.WriteString(" Arguments: " + schema.String())
+		}
+	}
+	return b.String()
 }
 
 func (c Config) aboutState() string {

@@ -42,7 +42,7 @@ func liveTool(t *testing.T) *codeact.Tool {
 	}
 	tool, err := codeact.NewTool(r, codeact.Config{
 		AgentID: "a", Shape: codeact.ShapePlain, Timeout: 30 * time.Second,
-		Caller: func(context.Context) codeact.Caller { return codeact.Caller{Scope: "s", ThreadID: "t"} },
+		Caller: func(context.Context) codeact.Caller { return codeact.Caller{Scope: "s", ThreadID: "t"} }, Tools: []sandbox.Tool{weather},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -91,6 +91,8 @@ func TestInstructionsAreTrueOfARealSandbox(t *testing.T) {
 			"import socket\ns = socket.create_server(('127.0.0.1', 0))\nc = socket.create_connection(s.getsockname()); a, _ = s.accept(); c.sendall(b'x'); print(a.recv(1))",
 			"stdout:\nb'x'",
 		},
+		{"which is there without an import, waits, and returns", "print(call_tool('weather', city='Bonn'))", "stdout:\n{'celsius': 21.5}"},
+		{"When a function fails it raises call_tool.ToolError, a RuntimeError", "for city in 'Paris', float('nan'), b'x':\n try: call_tool('weather', city=city)\n except (call_tool.ToolError, TypeError, ValueError) as e: print(type(e).__name__)", "stdout:\nToolError\nValueError\nTypeError"},
 	} {
 		if !strings.Contains(tool.Instructions(), r.claim) {
 			t.Errorf("the instructions do not say %q", r.claim)

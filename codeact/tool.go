@@ -34,7 +34,8 @@ type Tool struct {
 
 // NewTool makes the tool. It reports every problem of the configuration at once,
 // and what the router refuses: what could serve nothing is not offered to a
-// model. Errors are those of package sandbox.
+// model. Errors are those of package sandbox. Who gives it to a model without
+// [Tools] heeds its ApprovalMode.
 func NewTool(r Router, c Config) (*Tool, error) {
 	c, err := c.withDefaults()
 	if err != nil {
@@ -43,11 +44,15 @@ func NewTool(r Router, c Config) (*Tool, error) {
 	if r == nil {
 		return nil, refuse("router", "nil", "a router")
 	}
+	tools, err := c.hostTools()
+	if err != nil {
+		return nil, err
+	}
 	t := &Tool{config: c, router: r, instructions: c.Instructions}
 	if t.instructions == "" {
 		t.instructions = c.instructions()
 	}
-	t.spec = c.spec(t.instructions)
+	t.spec = c.spec(t.instructions, tools)
 	if err := r.EnsureCanServe(t.spec); err != nil {
 		return nil, err
 	}
@@ -55,8 +60,9 @@ func NewTool(r Router, c Config) (*Tool, error) {
 }
 
 // Tools makes the list of tools to give an agent: this one, or none when there is
-// no router or it has no backend, so that the agent goes without.
-func Tools(r *router.Router, c Config) ([]*Tool, error) {
+// no router or it has no backend, so that the agent goes without. It is an
+// [*ApprovalTool] when its programs need a person's word, else a [*Tool].
+func Tools(r *router.Router, c Config) ([]FuncTool, error) {
 	if r == nil || !r.Enabled() {
 		return nil, nil
 	}
@@ -64,7 +70,10 @@ func Tools(r *router.Router, c Config) ([]*Tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []*Tool{t}, nil
+	if t.ApprovalMode() == ApprovalAlways {
+		return []FuncTool{&ApprovalTool{t}}, nil
+	}
+	return []FuncTool{t}, nil
 }
 
 // Name is the constant Name.

@@ -11,10 +11,15 @@ and Python makes it again, the host does not hear it twice. So does a second one
 that brings a larger buffer.
 """
 
+import builtins
 import errno
 import os
 import struct
 from itertools import count
+
+# A program that patches builtins can still call its host: what is defined below
+# looks its names up in a copy, as the driver does.
+__builtins__ = dict(vars(builtins))
 
 _CALL = (1 << 20) + 5
 _FAILED = 1 << 40

@@ -397,12 +397,14 @@ def main():
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
     import _maf_host
     import _maf_http  # noqa: F401, compiled here and not in every fresh sandbox
+    import _maf_tools
     import refusals
 
     del sys.path[0]
     refusals.install()
     builtins.http_get = _maf_host.http_get
     builtins.http_post = _maf_host.http_post
+    builtins.call_tool = _maf_tools.call_tool
     for name in ("refusals", "faulthandler"):
         sys.modules.pop(name, None)
     # From here on the driver's names resolve in a private copy of builtins.

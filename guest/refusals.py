@@ -10,7 +10,7 @@ import sys
 from importlib.machinery import PathFinder
 
 # Modules of ours that are imported when they are first needed, and where.
-_OWN = ("_maf_host", "_maf_http", "_maf_patch")
+_OWN = ("_maf_host", "_maf_http", "_maf_patch", "_maf_tools")
 _HERE = [os.path.dirname(os.path.abspath(__file__))]
 
 

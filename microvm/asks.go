@@ -31,21 +31,35 @@ type asks struct {
 }
 
 type pending struct {
-	cancel context.CancelFunc
-	bytes  int
-	taken  int // of the budget
+	// withdraw says that nobody waits for the answer any more.
+	withdraw context.CancelFunc
+	bytes    int
+	taken    int // of the budget
 }
 
 // begin works on an ask.
-func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
-	ctx, cancel := context.WithCancel(ctx)
+//
+// The work ends with ctx, the time of the program. An answer that is made only
+// because of that is held until the worker withdraws the ask or over ends, which
+// is when the program has: the worker's clock started a moment later, and the
+// program would find a failed call where its time was up. It is sent even then,
+// since the ask counts in the worker until it is answered.
+func (a *asks) begin(ctx, over context.Context, number uint32, ask wire.Ask) error {
+	waited, withdraw := context.WithCancel(over)
 	serve := func() wire.Answer {
+		defer withdraw()
+		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		return a.serve(ctx, ask.Name, ask.Payload)
+		defer context.AfterFunc(waited, cancel)()
+		answer := a.serve(ctx, ask.Name, ask.Payload)
+		if ctx.Err() != nil {
+			<-waited.Done()
+		}
+		return answer
 	}
-	err := a.open(number, ask.ID, len(ask.Payload), serve, cancel)
+	err := a.open(number, ask.ID, len(ask.Payload), serve, withdraw)
 	if err != nil {
-		cancel()
+		withdraw()
 	}
 	return err
 }
@@ -53,13 +67,13 @@ func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
 // open has an ask served. The error is a worker that asks too much at once, or
 // uses a number twice. An answer may be on its way when the next ask comes: one
 // more than the engine allows is no offence.
-func (a *asks) open(number, id uint32, size int, serve func() wire.Answer, cancel context.CancelFunc) error {
+func (a *asks) open(number, id uint32, size int, serve func() wire.Answer, withdraw context.CancelFunc) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, twice := a.pending[id]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
 		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, id, size, len(a.pending), a.bytes)
 	}
-	a.pending[id] = pending{cancel, size, a.reading}
+	a.pending[id] = pending{withdraw, size, a.reading}
 	a.bytes += size
 	a.reading = 0
 	go func() {
@@ -107,6 +121,6 @@ func (a *asks) withdraw(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if p, there := a.pending[id]; there {
-		p.cancel()
+		p.withdraw()
 	}
 }

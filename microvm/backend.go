@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/hosttool"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -35,6 +36,9 @@ type Backend struct {
 
 	// reached is the isolation of an engine that has to be tried.
 	reached func() sandbox.Isolation
+
+	// calls counts the calls of tools that have not ended.
+	calls *hosttool.Calls
 
 	// reporter hears what programs reach for; nil for nobody.
 	reporter atomic.Pointer[func(sandbox.EgressObservation)]
@@ -64,7 +68,7 @@ func newBackend(c Config, s system) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{config: c, system: s, realm: realmOf(c), asked: budget{limit: maxAskedTogether}}
+	b := &Backend{config: c, system: s, realm: realmOf(c), asked: budget{limit: maxAskedTogether}, calls: hosttool.NewCalls()}
 	b.open, b.shut = context.WithCancel(context.Background())
 	b.reached = sync.OnceValue(func() sandbox.Isolation { return s.isolation(c.Engine) })
 	b.pools = &pools{config: c, system: s, realm: b.realm, byName: map[imageName]*pool{}}
@@ -84,11 +88,12 @@ func (b *Backend) Isolation() sandbox.Isolation {
 	return b.reached()
 }
 
-// Declarations are running code and resetting in a POSIX system, for
-// conversations and calls, with no network or with HTTP to listed hosts.
+// Declarations are running code, calling tools of the host and resetting in a
+// POSIX system, for conversations and calls, with no network or with HTTP to
+// listed hosts.
 func (b *Backend) Declarations() sandbox.Declarations {
 	return sandbox.Declarations{
-		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot, sandbox.CapEgressMethods),
+		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapHostTools, sandbox.CapSnapshot, sandbox.CapEgressMethods),
 		EgressModes:     sandbox.SetOf(sandbox.EgressClosed, sandbox.EgressAllowlist),
 		EgressMethods:   egress.RuleMethods(),
 		ObservesEgress:  true,
@@ -212,6 +217,7 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 			if err := errors.Join(spec.Changed(live.spec, b.decider()), b.changed(live)); err != nil {
 				return nil, err
 			}
+			live.offer(spec)
 			return live, nil
 		}
 		// A lost sandbox must be gone before another takes its place.

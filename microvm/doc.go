@@ -26,6 +26,12 @@
 // decides, looks the name up, judges the address and makes the request. Workers
 // have no network.
 //
+// A sandbox whose spec has tools can call them, by call_tool(name, argument=value):
+// the call comes the same way, its arguments are checked here, and the function
+// of the spec that acquired the sandbox last answers, told for whom by its context
+// (sandbox.ToolCallerOf). A call ends with its run, whether the function does or
+// not; disposing of a sandbox does not wait for functions that go on.
+//
 // What an error means for the sandbox, sandbox.Usable tells. A program that
 // reaches its time or output limit, or whose caller gives up, is interrupted
 // first, as by Ctrl-C, and keeps its sandbox when it obeys; Config.Overrun has

@@ -40,8 +40,6 @@ type link struct {
 	aside *wire.Writer // of the side line, guarded by mu
 	// active is the call under way, guarded by mu.
 	active uint32
-	// asking ends with the call that may ask, or asked last; guarded by mu.
-	asking context.Context
 }
 
 // newLink makes a link of a line of calls and a side line. serve, if not nil,
@@ -100,10 +98,9 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	if c.kind != wire.KindRun || l.asks == nil {
 		return l.receive(number, c, nil)
 	}
-	// What the program has asked for ends with the call.
-	asking, stop := context.WithCancel(ctx)
-	l.setAsking(asking)
-	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(asking, number, a) })
+	// What the program has asked for ends with its time, or with the call.
+	over, stop := context.WithCancel(context.WithoutCancel(ctx))
+	d, err := l.receive(number, c, func(a wire.Ask) error { return l.asks.begin(ctx, over, number, a) })
 	stop()
 	if err != nil {
 		l.close() // so that nobody goes on answering
@@ -167,12 +164,6 @@ func (l *link) answer(number uint32, a wire.Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.asks.answered(a.ID)
-	if l.asking.Err() != nil {
-		// The worker's own deadline, or the interrupt on its way, ends the
-		// program's wait. What came of a request that ended with it would have
-		// the program end before, as if it had had its time.
-		return
-	}
 	if err != nil {
 		l.close() // an answer that is missing must not pass for a late one
 		return
@@ -201,12 +192,6 @@ func (l *link) setActive(number uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.active = number
-}
-
-func (l *link) setAsking(ctx context.Context) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.asking = ctx
 }
 
 // interrupt has a call cut short that is still under way, and gives it a last

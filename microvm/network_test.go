@@ -1,13 +1,11 @@
 package microvm
 
 import (
-	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -171,45 +169,5 @@ func TestAWorkerThatAsksTooMuchIsStopped(t *testing.T) {
 	}
 	if _, err := first.RunCode(t.Context(), "x", 10*time.Second); err == nil || sandbox.Usable(err) {
 		t.Errorf("error %v", err)
-	}
-}
-
-// A request ends with its run; what came of it must not end the program first,
-// as if that had had its time.
-func TestAnAnswerAfterTheDeadlineOfItsRunIsNotSent(t *testing.T) {
-	const limit = 50 * time.Millisecond
-	var late, inTime atomic.Int32
-	s := &fakeSystem{serve: answers(func(w *fakeWorker, f wire.Frame) {
-		switch {
-		case f.Kind == wire.KindRun:
-			w.send(wire.KindAsk, f.Call, wire.Ask{ID: f.Call, Name: "http"})
-			if f.Call == 1 { // the worker keeps its own time
-				time.AfterFunc(2*limit, func() { w.send(wire.KindDone, f.Call, wire.Done{Usable: true}) })
-			}
-		case f.Kind == wire.KindAnswer && f.Call == 1:
-			late.Add(1)
-		case f.Kind == wire.KindAnswer:
-			inTime.Add(1)
-			w.send(wire.KindDone, f.Call, wire.Done{Usable: true})
-		}
-	})}
-	b := fakeBackend(t, s, Config{})
-	first, err := b.Get(t.Context(), key(), listed("api.example.com"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var asked atomic.Int32
-	first.link.asks.serve = func(ctx context.Context, _ string, _ []byte) wire.Answer {
-		if asked.Add(1) == 1 {
-			<-ctx.Done()
-		}
-		return wire.Answer{}
-	}
-	_, _ = first.RunCode(t.Context(), "x", limit)
-	if _, err := first.RunCode(t.Context(), "x", 10*time.Second); err != nil {
-		t.Error(err)
-	}
-	if late.Load() != 0 || inTime.Load() != 1 {
-		t.Errorf("%d answers too late, %d in time", late.Load(), inTime.Load())
 	}
 }

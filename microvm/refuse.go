@@ -30,6 +30,9 @@ func (b *Backend) unserved(spec sandbox.Spec) error {
 			Allowed: "none: no files go in or out", Decider: b.decider(),
 		})
 	}
+	if err := b.unknownTools(spec); err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) == 0 {
 		if err := egress.Unserved(b.decider(), spec); err != nil {
 			problems = append(problems, err)

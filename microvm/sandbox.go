@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/hosttool"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wire"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -23,6 +24,10 @@ type Sandbox struct {
 	spec    sandbox.Spec
 	worker  process
 	network network
+	// tools are what programs can call, nil for none; calls counts those that
+	// have not ended.
+	tools atomic.Pointer[hosttool.Set]
+	calls *hosttool.Calls
 	// quiet is closed when nothing works for a lost sandbox any more.
 	quiet chan struct{}
 
@@ -56,7 +61,7 @@ func (l *loss) Error() string { return l.class.Error() }
 func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*Sandbox, error) {
 	s := &Sandbox{
 		backend: b, place: place, spec: spec.Clone(), worker: w, turn: make(chan struct{}, 1), id: newID(),
-		quiet: make(chan struct{}),
+		quiet: make(chan struct{}), calls: b.calls.Part(),
 	}
 	s.turn <- struct{}{}
 	s.doing.Store(uint32(liveness.Ready))
@@ -66,9 +71,10 @@ func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*
 		return nil, err
 	}
 	var serve func(context.Context, string, []byte) wire.Answer
-	if s.network.broker != nil {
-		serve = s.network.serve
+	if s.network.broker != nil || spec.HostTools != nil {
+		serve = s.serve
 	}
+	s.offer(spec)
 	s.link = newLink(w.Conn(), w.Side(), &b.asked, serve)
 	return s, nil
 }
@@ -299,11 +305,12 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 	}
 	s.use()
 	out := &output{limit: r.MaxOutput, stdout: r.Stdout, stderr: r.Stderr}
-	d, err := s.link.exchange(ctx, call{
+	tools := s.tools.Load()
+	d, err := s.link.exchange(s.asking(ctx, tools), call{
 		kind: wire.KindRun,
 		message: wire.Run{
 			Code: []byte(r.Code), Filename: r.Filename, Timeout: left, MaxOutput: r.MaxOutput, Echo: r.Echo, Live: r.Live,
-			Host: s.network.broker != nil,
+			Host: s.network.broker != nil || tools != nil,
 		},
 		patience: s.backend.config.Grace + slack,
 		output:   out.take,

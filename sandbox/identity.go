@@ -117,24 +117,3 @@ func (s SourceChannel) MarshalText() ([]byte, error) { return sourceWords.marsha
 
 // UnmarshalText takes the protocol's word.
 func (s *SourceChannel) UnmarshalText(text []byte) error { return take(&sourceWords, text, s) }
-
-// HostTools is the sum of the host's tools that a program may call, as far as
-// a backend or a router must know them.
-type HostTools struct {
-	// Names of the tools, in the order in which the host registered them.
-	Names []string
-	// ResultIntegrity is the least of what the tools return.
-	ResultIntegrity SourceIntegrity
-	// OutboundCaps are the labels that bound what the tools let out.
-	OutboundCaps []string
-	// Identities are on whose behalf the tools act.
-	Identities Set[Identity]
-	// RequiresApproval says that one of them wants a human's word first.
-	RequiresApproval bool
-	// HasUndeclared says that one of them declares none of the above.
-	HasUndeclared bool
-	// ResponseLimits bound the answers, in bytes by tool.
-	ResponseLimits map[string]int64
-	// MaxCallsPerRun bounds the calls of one run; zero is no bound.
-	MaxCallsPerRun int
-}

@@ -59,8 +59,9 @@ func (d Declarations) scopes() Set[IsolationScope] {
 
 // Changed says in what the spec differs from that of a live sandbox, as far as
 // the sandbox itself was made by it: network policy, execution contract, image,
-// work folder and identity bounds. It is nil when the sandbox may be used as it
-// is; otherwise it is a [*RefusalError] that matches [ErrConfigurationChanged].
+// work folder, what tools declare, and identity bounds. It is nil when the
+// sandbox may be used as it is; otherwise it is a [*RefusalError] that matches
+// [ErrConfigurationChanged].
 func (s Spec) Changed(live Spec, decider string) error {
 	refuse := func(field string, asked, allowed any) error {
 		return &RefusalError{
@@ -85,6 +86,9 @@ func (s Spec) Changed(live Spec, decider string) error {
 		if field.asked != field.had {
 			return refuse(field.name, fmt.Sprintf("%q", cut(field.asked)), fmt.Sprintf("%q", cut(field.had)))
 		}
+	}
+	if !s.HostTools.sameAs(live.HostTools) {
+		return refuse("host_tools", s.HostTools, live.HostTools)
 	}
 	if s.MaxIdentityScope != live.MaxIdentityScope || s.MaxIdentityRetention != live.MaxIdentityRetention {
 		return refuse("max_identity_scope", s.MaxIdentityScope, live.MaxIdentityScope)

@@ -52,7 +52,8 @@ type Spec struct {
 	MinIsolation Isolation
 	// RequiresOSFamily is the family that programs are written for.
 	RequiresOSFamily OSFamily
-	// HostTools are the tools that programs may call; needs CapHostTools.
+	// HostTools are the tools that programs may call; needs CapHostTools. The
+	// functions behind them are those of the spec of the latest acquire.
 	HostTools *HostTools
 
 	// Limits bound the files in and out; zero fields are the defaults.
@@ -140,13 +141,7 @@ func (s Spec) Clone() Spec {
 	}
 	s.Labels = maps.Clone(s.Labels)
 	s.DeclaredOutputs = slices.Clone(s.DeclaredOutputs)
-	if s.HostTools != nil {
-		tools := *s.HostTools
-		tools.Names = slices.Clone(tools.Names)
-		tools.OutboundCaps = slices.Clone(tools.OutboundCaps)
-		tools.ResponseLimits = maps.Clone(tools.ResponseLimits)
-		s.HostTools = &tools
-	}
+	s.HostTools = s.HostTools.clone()
 	return s
 }
 
@@ -169,6 +164,7 @@ func (s Spec) Validate() error {
 	add(s.validateWords())
 	add(s.validateEgress())
 	add(s.validateCapabilities())
+	add(s.HostTools.validate())
 	add(s.validateLists())
 	add(s.Limits.Validate())
 	return errors.Join(problems...)

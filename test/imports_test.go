@@ -13,7 +13,9 @@ const module = "github.com/maf-sandbox/maf-sandbox-go/"
 var mayImport = map[string][]string{
 	"guest":                           {},
 	"sandbox":                         {},
-	"sandbox/sandboxtest":             {"internal/places", "sandbox"},
+	"sandbox/sandboxtest":             {"internal/hosttool", "internal/places", "internal/strictjson", "sandbox"},
+	"internal/hosttool":               {"internal/strictjson", "sandbox"},
+	"internal/strictjson":             {},
 	"internal/places":                 {"sandbox"},
 	"internal/wire":                   {},
 	"internal/egress":                 {"sandbox"},
@@ -52,6 +54,7 @@ var mayImport = map[string][]string{
 		"control/liveness", "guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
 		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",
 		"internal/platform/ptrace", "internal/platform/x86",
+		"internal/hosttool", "internal/strictjson",
 		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
 	},
 	"internal/cli/ceiling": {
@@ -59,6 +62,7 @@ var mayImport = map[string][]string{
 		"control/liveness", "guest", "internal/cgroup", "internal/egress", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm",
 		"internal/linux", "internal/linux/vfs", "internal/owner", "internal/places", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",
 		"internal/platform/ptrace", "internal/platform/x86",
+		"internal/hosttool", "internal/strictjson",
 		"internal/private", "internal/snapshot", "internal/supervise", "internal/vdso", "internal/wire", "internal/worker", "sandbox",
 	},
 	"internal/kvm":              {},

@@ -71,8 +71,12 @@ type box struct {
 
 // acquire gets a sandbox that nobody has used.
 func (s *suite) acquire(ctx context.Context, b *microvm.Backend) (*box, error) {
+	return s.acquireSpec(ctx, b, sandbox.Spec{Kind: "python"})
+}
+
+func (s *suite) acquireSpec(ctx context.Context, b *microvm.Backend, spec sandbox.Spec) (*box, error) {
 	key := sandbox.Key{Scope: "bench", ThreadID: strconv.FormatInt(s.keys.Add(1), 10), AgentID: "bench"}
-	sb, err := b.Get(ctx, key, sandbox.Spec{Kind: "python"})
+	sb, err := b.Get(ctx, key, spec)
 	if err != nil {
 		return nil, err
 	}
@@ -141,6 +145,8 @@ func (s *suite) benchmarks(numpy bool) ([]Benchmark, error) {
 	all = append(all,
 		Benchmark{ID: "N8.soft", Name: "from the deadline to the return, program obeys", Target: Target{P99: 5}, N: 150, Quick: 10, Run: s.overrun(obedient, true)},
 		Benchmark{ID: "N8.hard", Name: "from the deadline to the return, program does not obey", Target: Target{P99: 25}, N: 100, Quick: 5, Run: s.overrun(stubborn, false)},
+		Benchmark{ID: "N9.10B", Name: "a call of a host tool, 10 B there and back", Target: Target{P50: 0.1}, N: 5000, Quick: 300, Run: s.tool(10)},
+		Benchmark{ID: "N9.15KB", Name: "a call of a host tool, 15 KB there and back", Target: Target{P50: 0.15}, N: 5000, Quick: 300, Run: s.tool(15_000)},
 		Benchmark{ID: "N10", Name: "1 MiB of output", Target: Target{P50: 10}, N: 200, Quick: 10, Run: s.output},
 		Benchmark{ID: "N12", Name: "acquire, run, dispose, every 100th killed: nothing is left", N: cycles, Quick: 200, Run: s.soak},
 	)

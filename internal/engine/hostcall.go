@@ -41,13 +41,16 @@ func (s *hostSlots) release(n int) {
 
 // host begins a guest's call to the host.
 func (r *run) host(c *linux.HostCall) (cancel func(), e syscall.Errno) {
-	vm := r.vm
+	vm, ask := r.vm, r.req.Ask
+	if ask == nil && r.req.Host != nil {
+		ask = r.req.Host.ask
+	}
 	switch {
 	case !r.confirmed():
 		r.early = true
 		vm.process.Stop()
 		return nil, syscall.ECANCELED
-	case r.req.Host == nil:
+	case ask == nil:
 		return nil, syscall.ENOSYS
 	case r.ctx.Err() != nil:
 		// The program is being interrupted.
@@ -61,8 +64,7 @@ func (r *run) host(c *linux.HostCall) (cancel func(), e syscall.Errno) {
 		return nil, syscall.EFAULT
 	}
 	ctx, cancel := context.WithCancel(r.ctx)
-	go func() {
-		reply, err := callHost(ctx, r.req.Host, name, request)
+	ask(ctx, name, request, func(reply []byte, err error) {
 		switch {
 		case ctx.Err() != nil:
 			// The guest has dropped the call, or is being interrupted in it: this
@@ -77,8 +79,13 @@ func (r *run) host(c *linux.HostCall) (cancel func(), e syscall.Errno) {
 		cancel()
 		vm.slots.release(len(request))
 		vm.process.Look()
-	}()
+	})
 	return cancel, 0
+}
+
+// ask has the function work on a goroutine of its own.
+func (f HostFunc) ask(ctx context.Context, name string, request []byte, answer func([]byte, error)) {
+	go func() { answer(callHost(ctx, f, name, request)) }()
 }
 
 // errHostPanic is what the guest hears of a mistake in the host.

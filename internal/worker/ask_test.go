@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"bytes"
+	"context"
 	"errors"
+	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +19,19 @@ import (
 func TestTheBoundsOfEngineAndWireAgree(t *testing.T) {
 	if engine.MaxHostCalls != wire.MaxAsks || engine.MaxHostName != wire.MaxAskName || engine.MaxHostBytes != wire.MaxAskBytes {
 		t.Error("the engine allows calls to the host that the wire does not, or fewer")
+	}
+}
+
+// wait has an ask wait for its answer, as the machine does.
+func wait(ask engine.AskFunc) engine.HostFunc {
+	return func(ctx context.Context, name string, request []byte) (reply []byte, err error) {
+		done := make(chan struct{})
+		ask(ctx, name, request, func(r []byte, e error) {
+			reply, err = r, e
+			close(done)
+		})
+		<-done
+		return reply, err
 	}
 }
 
@@ -99,6 +116,35 @@ func TestAnAskThatNobodyWaitsForIsWithdrawnAndCountsUntilItIsAnswered(t *testing
 	c.run(2, "x")
 	if d := c.done(2); d.Kind != "" {
 		t.Errorf("the next call: %+v", d)
+	}
+}
+
+// The host takes what is said of a call that is done for a breach of the protocol.
+func TestNothingIsWithdrawnAfterTheCallIsDone(t *testing.T) {
+	var sent bytes.Buffer
+	s := &server{w: wire.NewWriter(&sent), asks: newAsks()}
+	for _, number := range []uint32{1, 2} {
+		if err := s.send(wire.KindWithdraw, number, wire.Withdraw{ID: number}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.done(number, wire.Done{Usable: true}); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.send(wire.KindWithdraw, number, wire.Withdraw{ID: number}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []string
+	for r := wire.NewReader(&sent, wire.MaxPayload); ; {
+		f, err := r.Next()
+		if err != nil {
+			break
+		}
+		got = append(got, fmt.Sprint(f.Kind, " ", f.Call))
+	}
+	w, d := wire.KindWithdraw, wire.KindDone
+	if want := []string{fmt.Sprint(w, " 1"), fmt.Sprint(d, " 1"), fmt.Sprint(w, " 2"), fmt.Sprint(d, " 2")}; !slices.Equal(got, want) {
+		t.Errorf("sent %q, want %q", got, want)
 	}
 }
 

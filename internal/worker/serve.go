@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"runtime"
 	"sync"
 	"time"
@@ -61,6 +62,8 @@ type server struct {
 
 	out sync.Mutex // guards what follows: a frame is written whole
 	w   *wire.Writer
+	// over is the call that was done last: of it nothing more may be said.
+	over uint32
 
 	mu sync.Mutex // guards what follows
 	// current is the call under way, or the last, and cancel its.
@@ -95,13 +98,14 @@ func Serve(calls Calls, side io.Reader, c Config) error {
 	}
 	failed := make(chan error, 1)
 	go func() {
-		failed <- s.listen(wire.NewReader(side, wire.MaxPayload))
+		failed <- s.listen(wire.NewReader(bufio.NewReaderSize(side, readAhead), wire.MaxPayload))
 		// Whatever runs for nobody is cut short.
 		cancel()
 		s.asks.end()
 		calls.Stop()
 	}()
 	err = s.serve(ctx, m)
+	s.silence() // the line may be closed when this returns
 	select {
 	case why := <-failed:
 		if why != nil {
@@ -272,7 +276,7 @@ func (s *server) answer(m Machine, k *call) error {
 			MaxCode: engine.MaxCodeBytes, Echo: k.run.Echo, Live: k.run.Live, Stdout: out, Stderr: errs,
 		}
 		if k.run.Host {
-			req.Host = s.ask(k.number)
+			req.Ask = s.ask(k.number)
 		}
 		res, err := m.Run(k.ctx, req)
 		d = failure(err)
@@ -308,6 +312,7 @@ func words(e *engine.Error) string {
 	return e.Error()
 }
 
+// done ends a call.
 func (s *server) done(number uint32, d wire.Done) error { return s.send(wire.KindDone, number, d) }
 
 func (s *server) send(kind wire.Kind, number uint32, v any) error {
@@ -318,9 +323,24 @@ func (s *server) send(kind wire.Kind, number uint32, v any) error {
 	return s.write(wire.Frame{Kind: kind, Call: number, Payload: b})
 }
 
+// silence has nothing more withdrawn.
+func (s *server) silence() {
+	s.out.Lock()
+	defer s.out.Unlock()
+	s.over = math.MaxUint32
+}
+
 func (s *server) write(f wire.Frame) error {
 	s.out.Lock()
 	defer s.out.Unlock()
+	switch f.Kind {
+	case wire.KindDone:
+		s.over = f.Call
+	case wire.KindWithdraw:
+		if f.Call <= s.over {
+			return nil // the host has withdrawn it with the call
+		}
+	}
 	return s.w.Write(f)
 }
 

@@ -50,11 +50,11 @@ func (m *fakeMachine) Run(ctx context.Context, r engine.Request) (engine.Result,
 			}
 		}
 	case "ask": // NAME: what comes of it is the output
-		if r.Host == nil {
+		if r.Ask == nil {
 			_, _ = r.Stdout.Write([]byte("no host"))
 			return engine.Result{}, nil
 		}
-		reply, err := r.Host(ctx, rest, []byte("request"))
+		reply, err := wait(r.Ask)(ctx, rest, []byte("request"))
 		if err != nil {
 			_, _ = r.Stdout.Write([]byte("error: " + err.Error()))
 			return engine.Result{}, nil
@@ -64,7 +64,7 @@ func (m *fakeMachine) Run(ctx context.Context, r engine.Request) (engine.Result,
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				reply, err := r.Host(ctx, fmt.Sprint(i), nil)
+				reply, err := wait(r.Ask)(ctx, fmt.Sprint(i), nil)
 				if err != nil || string(reply) != fmt.Sprint("to ", i) {
 					panic(fmt.Sprintf("%q, %v", reply, err))
 				}
@@ -76,7 +76,7 @@ func (m *fakeMachine) Run(ctx context.Context, r engine.Request) (engine.Result,
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = r.Host(ctx, rest, nil)
+			_, _ = wait(r.Ask)(ctx, rest, nil)
 		}()
 		<-m.running
 		cancel()

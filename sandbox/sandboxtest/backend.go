@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/hosttool"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -22,8 +23,8 @@ type Config struct {
 	Name string
 	// Isolation that it claims; none when unset, which is the truth.
 	Isolation sandbox.Isolation
-	// Declarations that it makes; when nil: run_code and snapshot, a POSIX
-	// system, closed and allow-listed egress, both isolation scopes.
+	// Declarations that it makes; when nil: run_code, host_tools and snapshot, a
+	// POSIX system, closed and allow-listed egress, both isolation scopes.
 	Declarations *sandbox.Declarations
 	// Interpreter runs the programs; Interpret when nil.
 	Interpreter Interpreter
@@ -45,6 +46,7 @@ type Backend struct {
 	declares sandbox.Declarations
 	registry *Registry
 	script   script
+	calls    *hosttool.Calls
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
@@ -54,7 +56,7 @@ var _ sandbox.Backend = (*Backend)(nil)
 
 // New makes a backend in memory.
 func New(config Config) *Backend {
-	b := &Backend{config: config, registry: config.Registry}
+	b := &Backend{config: config, registry: config.Registry, calls: hosttool.NewCalls()}
 	if b.config.Name == "" {
 		b.config.Name = "in-memory"
 	}
@@ -74,7 +76,7 @@ func New(config Config) *Backend {
 		b.registry = new(Registry)
 	}
 	b.declares = sandbox.Declarations{
-		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapSnapshot),
+		Capabilities:    sandbox.SetOf(sandbox.CapRunCode, sandbox.CapHostTools, sandbox.CapSnapshot),
 		EgressModes:     sandbox.SetOf(sandbox.EgressClosed, sandbox.EgressAllowlist),
 		OSFamilies:      sandbox.SetOf(sandbox.OSPosix),
 		IsolationScopes: sandbox.SetOf(sandbox.ScopeConversation, sandbox.ScopeCall),
@@ -153,7 +155,11 @@ func (b *Backend) acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	}
 	if live := slot.Thing(); live != nil {
 		if live.alive() {
-			return live, spec.Changed(live.spec, b.decider())
+			err := spec.Changed(live.spec, b.decider())
+			if err == nil {
+				live.offer(spec)
+			}
+			return live, err
 		}
 		// A lost sandbox must be gone before another takes its place.
 		if err := b.script.meet(ctx, OpDispose); err != nil {

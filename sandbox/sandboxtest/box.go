@@ -4,11 +4,16 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/hosttool"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -24,6 +29,11 @@ type box struct {
 	// names is what programs stored; it belongs to whoever has the turn.
 	names map[string]string
 
+	// tools are what programs can call, nil for none; calls counts those that
+	// have not ended.
+	tools atomic.Pointer[hosttool.Set]
+	calls *hosttool.Calls
+
 	// life ends when the sandbox is lost; its cause is the class of the loss.
 	life context.Context
 	end  context.CancelCauseFunc
@@ -36,10 +46,37 @@ func newBox(b *Backend, key sandbox.Key, spec sandbox.Spec) *box {
 	box := &box{
 		backend: b, key: key, spec: spec.Clone(),
 		turn: make(chan struct{}, 1), names: make(map[string]string), id: newID(),
+		calls: b.calls.Part(),
 	}
+	box.offer(spec)
 	box.turn <- struct{}{}
 	box.life, box.end = context.WithCancelCause(context.Background())
 	return box
+}
+
+// offer has programs call the tools of a spec from their next run on.
+func (s *box) offer(spec sandbox.Spec) {
+	if spec.HostTools != nil {
+		s.tools.Store(hosttool.NewSet(spec.HostTools, s.calls, slog.New(slog.DiscardHandler)))
+	}
+}
+
+// callTool is Program.CallTool of a run. asking is the context in which the run's
+// calls are served.
+func (s *box) callTool(asking context.Context) func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+	if tools := s.tools.Load(); tools != nil {
+		asking = tools.Context(asking, sandbox.ToolCaller{Key: s.key, Kind: s.spec.Kind, InstanceID: s.ID()})
+	}
+	return func(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error) {
+		asking, cancel := context.WithCancel(asking)
+		defer cancel()
+		defer context.AfterFunc(ctx, cancel)()
+		answer, offered := hosttool.Serve(asking, hosttool.Request(name, arguments))
+		if !offered {
+			return nil, errors.New("this sandbox offers no tools of the host")
+		}
+		return hosttool.Result(answer)
+	}
 }
 
 // newID is 32 hexadecimal digits, as the originals' ids are.
@@ -151,7 +188,7 @@ func (s *box) runCode(ctx context.Context, code string, timeout time.Duration) (
 	if err == nil {
 		exit, err = s.backend.config.Interpreter(ctx, &Program{
 			Code: code, Names: s.names,
-			Stdout: stream{out, &out.stdout}, Stderr: stream{out, &out.stderr},
+			Stdout: stream{out, &out.stdout}, Stderr: stream{out, &out.stderr}, CallTool: s.callTool(ctx),
 		})
 	}
 	result := sandbox.ExecResult{Stdout: out.stdout.Bytes(), Stderr: out.stderr.Bytes(), ExitCode: exit}

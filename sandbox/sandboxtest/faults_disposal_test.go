@@ -284,7 +284,7 @@ func refusalFaults() map[string]fault {
 		},
 		"capabilities that are promised and missing": {
 			fault: onSpec(func(spec *sandbox.Spec) {
-				if !spec.Requires.Has(sandbox.CapReclaim) {
+				if !spec.Requires.Has(sandbox.CapReclaim) && spec.HostTools == nil {
 					spec.Requires = sandbox.Capabilities{}
 				}
 			}),

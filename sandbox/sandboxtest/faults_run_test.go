@@ -32,7 +32,7 @@ type fault struct {
 
 func faults() map[string]fault {
 	all := make(map[string]fault)
-	for _, group := range []map[string]fault{acquireFaults(), runFaults(), deadlineFaults(), disposalFaults(), refusalFaults()} {
+	for _, group := range []map[string]fault{acquireFaults(), runFaults(), toolFaults(), deadlineFaults(), disposalFaults(), refusalFaults()} {
 		maps.Copy(all, group)
 	}
 	return all
@@ -94,6 +94,7 @@ func acquireFaults() map[string]fault {
 				"disposal/disposing of a key spares every other key",
 				"scope purge/a purge takes all agents, kinds and calls of the conversation and counts them",
 				"scope purge/a purge that fails says why and can be repeated",
+				"host tools/a tool is told for whom by the host",
 			},
 		},
 		"an acquire that ignores cancellation": {
@@ -156,6 +157,7 @@ func acquireFaults() map[string]fault {
 				"reset/a reset in a context that is over changes nothing",
 				"deadlines/a reset that waits too long in the queue changes nothing",
 				"disposal/the id from before a reset disposes of nothing",
+				"host tools/a tool is told for whom by the host",
 			},
 		},
 		"a reset that keeps the id": {
@@ -246,6 +248,9 @@ func runFaults() map[string]fault {
 			want: []string{
 				"run_code/standard error comes back apart from standard output",
 				"run_code/a program that fails is a result, and the sandbox goes on",
+				"host tools/a tool that fails fails the program with its words",
+				"host tools/a tool that panics fails the program and nothing else",
+				"host tools/an unknown tool is the program's failure, which names those that are there",
 			},
 		},
 		"exit codes that are only good or bad": {
@@ -262,7 +267,13 @@ func runFaults() map[string]fault {
 				}
 				return r, err
 			}),
-			want: []string{"run_code/a program that fails is a result, and the sandbox goes on"},
+			want: []string{
+				"run_code/a program that fails is a result, and the sandbox goes on",
+				"host tools/a tool that fails fails the program with its words",
+				"host tools/a tool that panics fails the program and nothing else",
+				"host tools/an unknown tool is the program's failure, which names those that are there",
+				"host tools/without tools a call fails",
+			},
 		},
 		"programs that forget": {
 			config: sandboxtest.Config{Interpreter: func(ctx context.Context, p *sandboxtest.Program) (int, error) {

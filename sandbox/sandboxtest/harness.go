@@ -145,6 +145,7 @@ func suites() []suite {
 		{"acquire", acquireRules()},
 		{"run_code", runRules()},
 		{"reset", resetRules()},
+		{"host tools", toolRules()},
 		{"deadlines", deadlineRules()},
 		{"limits", limitRules()},
 		{"disposal", disposalRules()},

@@ -3,6 +3,7 @@ package sandboxtest
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -21,6 +22,9 @@ type Program struct {
 	// Stdout and Stderr take the output. A write fails when the output limit
 	// is reached; the program should then end.
 	Stdout, Stderr io.Writer
+	// CallTool calls a tool of the host: arguments is a JSON object, the result
+	// is JSON. The error is why there is no result, in words for the program.
+	CallTool func(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error)
 }
 
 // Interpreter runs programs for a [Backend] in memory. It returns the exit code
@@ -37,6 +41,7 @@ type Interpreter func(ctx context.Context, program *Program) (exitCode int, err 
 //	eprint "text"     text on standard error
 //	set "name" "v"    store under a name
 //	get "name"        print what is stored; without it, exit 1
+//	call "tool" "{}"  call a tool of the host and print the result; fails like raise
 //	exit N            end with an exit code
 //	raise "message"   end as by an uncaught error
 //	spam N            N bytes on standard output
@@ -87,6 +92,8 @@ func command(ctx context.Context, program *Program, line string) (code int, done
 	case name == "raise" && len(args) == 1:
 		_, err = fmt.Fprintf(program.Stderr, "error: %s\n", args[0])
 		return 1, true, err
+	case name == "call" && len(args) == 2:
+		return called(ctx, program, args[0], args[1])
 	case name == "sleep" && len(args) == 1:
 		err = pause(ctx, args[0])
 	case name == "forever":
@@ -99,6 +106,19 @@ func command(ctx context.Context, program *Program, line string) (code int, done
 	if err == nil {
 		err = ctx.Err()
 	}
+	return 0, false, err
+}
+
+func called(ctx context.Context, program *Program, tool, arguments string) (code int, done bool, err error) {
+	result, err := program.CallTool(ctx, tool, json.RawMessage(arguments))
+	switch {
+	case ctx.Err() != nil:
+		return 0, false, ctx.Err()
+	case err != nil:
+		_, err = fmt.Fprintf(program.Stderr, "error: %s: %v\n", tool, err)
+		return 1, true, err
+	}
+	_, err = program.Stdout.Write(result)
 	return 0, false, err
 }
 

@@ -30,6 +30,10 @@ type Programs struct {
 	// PrintBytes writes bytes that need not be text to standard output.
 	// Optional.
 	PrintBytes func(data []byte) string
+	// CallTool calls a tool of the host with the arguments, a JSON object, and
+	// writes the result as JSON without spaces to standard output. A tool that
+	// fails is an uncaught error that carries tool and message. Optional.
+	CallTool func(name, arguments string) string
 }
 
 // CommandPrograms are the programs in the commands of [Interpret]. PrintBytes
@@ -49,6 +53,7 @@ func CommandPrograms() Programs {
 		Busy:       func(d time.Duration) string { return fmt.Sprintf("sleep %q", d) },
 		Spam:       func(bytes int) string { return fmt.Sprintf("spam %d", bytes) },
 		PrintBytes: func(data []byte) string { return quoted("print")(string(data)) },
+		CallTool:   func(name, arguments string) string { return fmt.Sprintf("call %q %q", name, arguments) },
 	}
 }
 
@@ -78,6 +83,10 @@ func PythonPrograms() Programs {
 		PrintBytes: func(data []byte) string {
 			return fmt.Sprintf("import sys\nsys.stdout.buffer.write(bytes.fromhex('%s'))\nsys.stdout.flush()\n",
 				hex.EncodeToString(data))
+		},
+		CallTool: func(name, arguments string) string {
+			return fmt.Sprintf("import json\nresult = call_tool(%s, **json.loads(%s))\nprint(json.dumps(result, separators=(',', ':')), end='')\n",
+				literal(name), literal(arguments))
 		},
 	}
 }
