@@ -39,20 +39,20 @@ type Caller struct {
 	ThreadID string
 }
 
-// Shape is how an outcome is put into texts for the model. Zero is labelled.
+// Shape is how an outcome is put into texts for the model. Zero is plain.
 type Shape uint8
 
 // The shapes.
 const (
+	// ShapePlain is one text, the report alone: the shape of
+	// maf-sandbox-codeact 0.18. It says as much as the other with fewer words.
+	ShapePlain Shape = iota
 	// ShapeLabelled is a list of texts that begins with whether the program came
 	// to an end of its own, and how: the shape of maf-sandbox-codeact 0.25.
-	ShapeLabelled Shape = iota
-	// ShapePlain is one text, the report alone: the shape of
-	// maf-sandbox-codeact 0.18. It says as much with fewer words.
-	ShapePlain
+	ShapeLabelled
 )
 
-var shapeWords = []string{"labelled", "plain"}
+var shapeWords = []string{"plain", "labelled"}
 
 // String is the shape in one word.
 func (s Shape) String() string {

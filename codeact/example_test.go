@@ -41,7 +41,6 @@ func ExampleTools() {
 			thread, _ := ctx.Value(threadKey{}).(string)
 			return codeact.Caller{Scope: "user-1", ThreadID: thread}
 		},
-		Shape: codeact.ShapePlain,
 	})
 	if err != nil {
 		fmt.Println(err)

@@ -251,7 +251,7 @@ func (s scenario) attach(b *scripted, shape codeact.Shape) (*codeact.Tool, error
 	if err != nil {
 		return nil, err
 	}
-	return tools[0].(*codeact.Tool), nil
+	return tools[0], nil
 }
 
 func (s scenario) call(t *testing.T, tool *codeact.Tool) [][]string {

@@ -60,9 +60,8 @@ func NewTool(r Router, c Config) (*Tool, error) {
 }
 
 // Tools makes the list of tools to give an agent: this one, or none when there is
-// no router or it has no backend, so that the agent goes without. It is an
-// [*ApprovalTool] when its programs need a person's word, else a [*Tool].
-func Tools(r *router.Router, c Config) ([]FuncTool, error) {
+// no router or it has no backend, so that the agent goes without.
+func Tools(r *router.Router, c Config) ([]*Tool, error) {
 	if r == nil || !r.Enabled() {
 		return nil, nil
 	}
@@ -70,10 +69,7 @@ func Tools(r *router.Router, c Config) ([]FuncTool, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.ApprovalMode() == ApprovalAlways {
-		return []FuncTool{&ApprovalTool{t}}, nil
-	}
-	return []FuncTool{t}, nil
+	return []*Tool{t}, nil
 }
 
 // Name is the constant Name.

@@ -69,7 +69,7 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	h.tool, err = codeact.NewTool(h.router, codeact.Config{AgentID: agent, Caller: caller, Shape: codeact.ShapePlain})
+	h.tool, err = codeact.NewTool(h.router, codeact.Config{AgentID: agent, Caller: caller})
 	if err != nil {
 		return err
 	}
