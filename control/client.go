@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
 	"os"
 	"time"
 
@@ -78,7 +79,7 @@ func NewClient(manifest Manifest) (*Client, error) {
 				DisableKeepAlives:      true,
 				DisableCompression:     true,
 				MaxResponseHeaderBytes: 64 << 10,
-				DialContext:            dialer(manifest.Socket, address),
+				DialContext:            dialer(manifest, address),
 			},
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
@@ -86,17 +87,38 @@ func NewClient(manifest Manifest) (*Client, error) {
 }
 
 // dialer connects to the socket when there is one, else to the address; what
-// the request says does not count.
-func dialer(socket string, address netip.AddrPort) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		var d net.Dialer
-		if socket != "" {
-			if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == fs.ModeSocket {
-				return d.DialContext(ctx, "unix", socket)
-			}
+// the request says does not count. A host that keeps a lock must have it before
+// and after: it listens for as long, so what is connected then is the host.
+func dialer(manifest Manifest, address netip.AddrPort) func(context.Context, string, string) (net.Conn, error) {
+	alive := func() error {
+		if manifest.Announcement == "" {
+			return nil
 		}
-		return d.DialContext(ctx, "tcp", address.String())
+		return checkAlive(manifest.Announcement)
 	}
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		if err := alive(); err != nil {
+			return nil, err
+		}
+		conn, err := connect(ctx, manifest.Socket, address)
+		if err != nil {
+			return nil, err
+		}
+		if err := alive(); err != nil {
+			return nil, errors.Join(err, conn.Close())
+		}
+		return conn, nil
+	}
+}
+
+func connect(ctx context.Context, socket string, address netip.AddrPort) (net.Conn, error) {
+	var d net.Dialer
+	if socket != "" {
+		if info, err := os.Lstat(socket); err == nil && info.Mode().Type() == fs.ModeSocket {
+			return d.DialContext(ctx, "unix", socket)
+		}
+	}
+	return d.DialContext(ctx, "tcp", address.String())
 }
 
 // Manifest is what the client was made with.
@@ -108,7 +130,7 @@ func (c *Client) fail(status int, cause error, format string, args ...any) *Host
 
 // ask sends a request and gives the body of a good answer.
 func (c *Client) ask(ctx context.Context, method, path string, limit time.Duration) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, errNoAnswer)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+c.authority+path, nil)
 	if err != nil {
@@ -117,12 +139,12 @@ func (c *Client) ask(ctx context.Context, method, path string, limit time.Durati
 	r.Header.Set("Accept", "application/json")
 	response, err := c.http.Do(r)
 	if err != nil {
-		return nil, c.unavailable(ctx, err)
+		return nil, c.unavailable(ctx, limit, err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	body, err := io.ReadAll(io.LimitReader(response.Body, MaxResponseBytes+1))
 	if err != nil {
-		return nil, c.unavailable(ctx, err)
+		return nil, c.unavailable(ctx, limit, err)
 	}
 	if len(body) > MaxResponseBytes {
 		return nil, c.fail(response.StatusCode, nil, "control endpoint answered with more than %d bytes", MaxResponseBytes)
@@ -133,17 +155,27 @@ func (c *Client) ask(ctx context.Context, method, path string, limit time.Durati
 	return body, nil
 }
 
-func (c *Client) unavailable(ctx context.Context, err error) error {
-	if cause := context.Cause(ctx); cause != nil {
+// unavailable is the error of a question that got no answer within the limit.
+func (c *Client) unavailable(ctx context.Context, limit time.Duration, err error) error {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(cause, errNoAnswer):
+		return c.fail(0, context.DeadlineExceeded, "control endpoint is unavailable: no answer in %v", limit)
+	case errors.Is(cause, context.DeadlineExceeded): // the caller's own
+		return c.fail(0, cause, "control endpoint is unavailable: no answer in time")
+	case cause != nil:
 		return c.fail(0, cause, "control endpoint is unavailable: %v", cause)
 	}
 	// The URL around it says nothing new.
-	var op *net.OpError
-	if errors.As(err, &op) {
-		err = op
+	var outer *url.Error
+	if errors.As(err, &outer) {
+		err = outer.Err
 	}
 	return c.fail(0, err, "control endpoint is unavailable: %v", err)
 }
+
+// errNoAnswer tells the end of a question's own time from that of its caller's.
+var errNoAnswer = errors.New("no answer in time")
 
 // refusalText is what a host said with an error status.
 func refusalText(status int, body []byte) string {

@@ -266,10 +266,12 @@ func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout t
 	}
 	failures := len(c.absent)
 	for _, answer := range answers {
-		if answer.err == nil {
+		// A number that no host can have is not what the host did.
+		believed := answer.err == nil && answer.value.counts()
+		if believed {
 			result.Disposed += answer.value.Disposed
 		}
-		if answer.err != nil || answer.value.Status != Purged {
+		if !believed || answer.value.Status != Purged {
 			failures++
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -231,5 +232,25 @@ func TestACallerThatGivesUpGetsItsOwnError(t *testing.T) {
 	}
 	if _, err := c.Purge(ctx, "s", "t", 0); !errors.Is(err, context.Canceled) {
 		t.Errorf("Purge: %v", err)
+	}
+}
+
+// What a host counts is its own claim: added up it must stay a number.
+func TestACountThatNoHostCanHaveMakesAPurgePartialAndIsNotAddedUp(t *testing.T) {
+	claims := func(n int) *scripted {
+		return &scripted{purge: func(_ context.Context, scope, thread string) (control.PurgeResult, error) {
+			return control.PurgeResult{Status: control.Purged, Scope: scope, ThreadID: thread, Disposed: n}, nil
+		}}
+	}
+	for _, bad := range []int{math.MaxInt, control.MaxInventory + 1, -1} {
+		result, err := composite(0, claims(bad), claims(3), claims(bad)).Purge(context.Background(), "s", "t", 0)
+		if err != nil || result.Status != control.PurgePartial || result.Disposed != 3 || result.Message != "Conversation purge was incomplete on 2 host(s)." {
+			t.Errorf("%d: Purge = %+v, %v", bad, result, err)
+		}
+		var read control.PurgeResult
+		text := fmt.Sprintf(`{"status":"purged","scope":"s","thread_id":"t","disposed":%d,"message":""}`, bad)
+		if err := read.UnmarshalJSON([]byte(text)); !errors.Is(err, control.ErrInvalidMessage) {
+			t.Errorf("%s was read as %+v, %v", text, read, err)
+		}
 	}
 }

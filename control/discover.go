@@ -3,10 +3,13 @@ package control
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
+	"path/filepath"
 	"sync"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/rundir"
+	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
 )
 
 // maxParallelHosts bounds how many hosts are asked at one time.
@@ -35,11 +38,38 @@ func Manifests(directory string) ([]Manifest, error) {
 	}
 	var manifests []Manifest
 	for _, file := range files {
-		if m, err := parseManifest(file.Data, directory); err == nil && m.ProcessID != 0 {
-			manifests = append(manifests, m)
+		m, err := parseManifest(file.Data, directory)
+		if err != nil || m.ProcessID == 0 {
+			continue
 		}
+		if isOurs(file.Data) {
+			m.Announcement = filepath.Join(directory, file.Name)
+		}
+		manifests = append(manifests, m)
 	}
 	return manifests, nil
+}
+
+// ErrGone says that a host has ended without withdrawing its announcement, as
+// one that was killed. It is not asked: its port may be another user's now.
+var ErrGone = errors.New("host is gone")
+
+// checkAlive is an error that matches ErrGone when the host of an announcement
+// has ended.
+func checkAlive(announcement string) error {
+	dir, err := rundir.Open(filepath.Dir(announcement))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%w, and so is its folder", ErrGone)
+	}
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dir.Close() }()
+	name := filepath.Base(announcement)
+	if dir.Held(name) {
+		return nil
+	}
+	return fmt.Errorf("%w; the next host to start in Go clears away what it left as %s", ErrGone, wirejson.Cut(name, maxQuoted))
 }
 
 // DiscoveredHost is an announced host and how it answered.

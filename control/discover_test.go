@@ -4,11 +4,15 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,6 +73,7 @@ func TestAnnouncementsThatMeanNothingAreLeftOut(t *testing.T) {
 		"o-extra.json":   variant(t, map[string]any{"source_id": "extra", "more": 1}),
 		"p-user.json":    variant(t, map[string]any{"endpoint": "http://u:p@127.0.0.1:9"}),
 		"q-missing.json": variant(t, map[string]any{"process_id": nil}),
+		"q-long.json":    variant(t, map[string]any{"source_id": strings.Repeat("x", control.MaxTextBytes+1)}),
 		"r-path.json":    variant(t, map[string]any{"source_id": "elsewhere", "unix_socket": "../x.sock"}),
 		"z.txt":          variant(t, nil),
 		".hidden.json":   variant(t, map[string]any{"source_id": "hidden"}),
@@ -142,6 +147,51 @@ func TestDiscoveryTellsHostsThatAnswerFromThoseThatAreGone(t *testing.T) {
 	var partial *control.PartialError
 	if len(records) != 2 || !errors.As(err, &partial) || len(partial.Hosts) != 2 {
 		t.Errorf("List = %+v, %v", records, err)
+	}
+}
+
+// A host that was killed leaves its announcement, and its port to whoever binds
+// it next, another user too.
+func TestThePortOfAHostThatIsGoneIsNotAskedWhoeverAnswersThere(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("needs a system whose file locks tell whether a host lives")
+	}
+	var asked atomic.Int32
+	impostor := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked.Add(1)
+		_, _ = io.WriteString(w, `{"protocol_version":1,"source_id":"gone"}`)
+	}))
+	t.Cleanup(impostor.Close)
+	dir := folder(t, map[string]string{"12-a.json": variant(t, map[string]any{"endpoint": impostor.URL, "implementation": "go"})})
+	hosts, err := control.Discover(context.Background(), dir)
+	if err != nil || len(hosts) != 1 {
+		t.Fatalf("Discover = %+v, %v", hosts, err)
+	}
+	if err := hosts[0].Err; !errors.Is(err, control.ErrGone) || !strings.Contains(err.Error(), "12-a.json") {
+		t.Errorf("the host is no dead one: %v", err)
+	}
+	if result, err := hosts[0].Client.Dispose(context.Background(), "one", 0); err != nil || result.Status != control.DisposalFailed {
+		t.Errorf("Dispose = %+v, %v", result, err)
+	}
+	if n := asked.Load(); n != 0 {
+		t.Errorf("whoever has the port was asked %d times", n)
+	}
+}
+
+func TestAHostThatGoesAfterItWasFoundIsNotAskedAnyMore(t *testing.T) {
+	_, m := started(t, control.ServerConfig{Control: having("one"), SourceID: "first"})
+	client, err := control.NewClient(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Health(context.Background()); err != nil {
+		t.Errorf("Health of a host that lives: %v", err)
+	}
+	if err := os.RemoveAll(filepath.Dir(m.Announcement)); err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Health(context.Background()); !errors.Is(err, control.ErrGone) {
+		t.Errorf("Health of a host that is gone: %v", err)
 	}
 }
 

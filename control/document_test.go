@@ -100,7 +100,7 @@ func TestTheExampleOfAnAnnouncementIsTrue(t *testing.T) {
 		t.Fatal(err)
 	}
 	read, err := control.Manifests(folder)
-	wanted := control.Manifest{SourceID: "desk", Endpoint: "http://127.0.0.1:37313", ProcessID: 4711, Socket: filepath.Join(folder, "4711-0123456789ab.sock")}
+	wanted := control.Manifest{SourceID: "desk", Endpoint: "http://127.0.0.1:37313", ProcessID: 4711, Socket: filepath.Join(folder, "4711-0123456789ab.sock"), Announcement: filepath.Join(folder, "example.json")}
 	if err != nil || len(read) != 1 || read[0] != wanted {
 		t.Errorf("read %+v, %v", read, err)
 	}
@@ -113,6 +113,7 @@ func TestTheNumbersOfTheProtocolsDocumentAreThoseOfTheProgram(t *testing.T) {
 		fmt.Sprintf("waits %d s for an inventory", control.DefaultHostTimeout/time.Second),
 		fmt.Sprintf("at most %d MiB and %d records", control.MaxResponseBytes>>20, control.MaxInventory),
 		fmt.Sprintf("more than %d connections", control.DefaultMaxConnections),
+		fmt.Sprintf("texts of at most %d KiB", control.MaxTextBytes>>10),
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the document does not say %q", want)

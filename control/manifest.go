@@ -33,6 +33,11 @@ type Manifest struct {
 	// Socket is the path of a Unix socket that serves the same, for this user
 	// only; empty when there is none. Peers in Python do not know it.
 	Socket string
+	// Announcement is the path of the file in which the host announces itself
+	// and whose lock it keeps for as long as it lives, so that whoever has its
+	// port afterwards is not taken for it. It is empty for hosts that keep no
+	// lock, as peers in Python, and for those that an operator typed.
+	Announcement string
 }
 
 // origin marks the announcements of this package, the only ones that it may
@@ -75,8 +80,8 @@ func parseManifest(data []byte, folder string) (Manifest, error) {
 	if m.SourceID, err = fields.String("source_id"); err != nil {
 		return Manifest{}, err
 	}
-	if m.SourceID == "" {
-		return Manifest{}, &wirejson.FieldError{Field: "source_id", Want: "a text that is not empty"}
+	if m.SourceID == "" || len(m.SourceID) > MaxTextBytes {
+		return Manifest{}, &wirejson.FieldError{Field: "source_id", Want: wantSource}
 	}
 	if m.Endpoint, err = fields.String("endpoint"); err != nil {
 		return Manifest{}, err

@@ -52,7 +52,7 @@ func (r *DisposalResult) UnmarshalJSON(data []byte) error {
 	default:
 		return &wirejson.FieldError{Field: "status", Want: fmt.Sprintf("%s, %s or %s", Disposed, NotFound, DisposalFailed)}
 	}
-	if read.InstanceID, err = fields.String("instance_id"); err != nil {
+	if err := readTexts(fields, textField{"instance_id", &read.InstanceID}); err != nil {
 		return err
 	}
 	if read.Message, err = fields.String("message"); err != nil {
@@ -77,11 +77,16 @@ const (
 type PurgeResult struct {
 	Status          PurgeStatus
 	Scope, ThreadID string
-	// Disposed counts the sandboxes that are confirmed gone.
+	// Disposed counts the sandboxes that are confirmed gone, at most
+	// [MaxInventory] of one host.
 	Disposed int
 	// Message is one sentence for people. A client got it from its host.
 	Message string
 }
+
+// counts says whether the number of sandboxes is one that a host can have: sums
+// of such numbers do not overflow.
+func (r PurgeResult) counts() bool { return r.Disposed >= 0 && r.Disposed <= MaxInventory }
 
 // MarshalJSON writes the result, compact and in ASCII.
 func (r PurgeResult) MarshalJSON() ([]byte, error) {
@@ -101,21 +106,21 @@ func (r *PurgeResult) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	var read PurgeResult
-	for name, text := range map[string]*string{
-		"status": (*string)(&read.Status), "scope": &read.Scope, "thread_id": &read.ThreadID, "message": &read.Message,
-	} {
-		if *text, err = fields.String(name); err != nil {
-			return err
-		}
+	err = readTexts(fields, textField{"status", (*string)(&read.Status)}, textField{"scope", &read.Scope}, textField{"thread_id", &read.ThreadID})
+	if err != nil {
+		return err
 	}
 	if read.Status != Purged && read.Status != PurgePartial {
 		return &wirejson.FieldError{Field: "status", Want: fmt.Sprintf("%s or %s", Purged, PurgePartial)}
 	}
+	if read.Message, err = fields.String("message"); err != nil {
+		return err
+	}
 	if read.Disposed, err = fields.Int("disposed"); err != nil {
 		return err
 	}
-	if read.Disposed < 0 {
-		return &wirejson.FieldError{Field: "disposed", Want: "zero or more"}
+	if !read.counts() {
+		return &wirejson.FieldError{Field: "disposed", Want: fmt.Sprintf("0 to %d", MaxInventory)}
 	}
 	*r = read
 	return nil

@@ -73,8 +73,48 @@ func (t Timestamp) Age(now time.Time) time.Duration {
 	return max(0, now.Sub(t.Time()))
 }
 
-// MaxEgressTargets bounds the targets of a record that is read.
-const MaxEgressTargets = 4096
+// MaxTextBytes bounds every text of a record that is read, and the name of a
+// host: no part of a key has more than a quarter of that (sandbox.MaxNameBytes).
+const MaxTextBytes = 4 << 10
+
+// wantSource is what a host's name must be.
+var wantSource = fmt.Sprintf("a text of 1 to %d bytes", MaxTextBytes)
+
+// textField is a text of a foreign message and where it goes.
+type textField struct {
+	name string
+	into *string
+}
+
+// readTexts reads texts of bounded length, in their order: of several that are
+// wrong the first is told.
+func readTexts(fields wirejson.Fields, texts ...textField) error {
+	for _, text := range texts {
+		value, err := fields.String(text.name)
+		if err != nil {
+			return err
+		}
+		if err := checkText(text.name, value); err != nil {
+			return err
+		}
+		*text.into = value
+	}
+	return nil
+}
+
+func checkText(name, value string) error {
+	if len(value) > MaxTextBytes {
+		return &wirejson.FieldError{Field: name, Want: fmt.Sprintf("of at most %d bytes", MaxTextBytes)}
+	}
+	return nil
+}
+
+// Bounds of the targets of a record that is read: their number, and the bytes of
+// all together. A console shows them as one text, which must not keep it busy.
+const (
+	MaxEgressTargets = 4096
+	MaxEgressBytes   = 256 << 10
+)
 
 // Record is one physical sandbox in an inventory.
 type Record struct {
@@ -150,23 +190,23 @@ func (r Record) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON reads a foreign record. Unknown keys are ignored; an unknown
-// state is an error.
+// state is an error, and so is a text of more than [MaxTextBytes].
 func (r *Record) UnmarshalJSON(data []byte) error {
 	fields, err := wirejson.Parse(data)
 	if err != nil {
 		return err
 	}
 	var read Record
-	for name, text := range map[string]*string{
-		"source_id": &read.SourceID, "backend": &read.Backend, "scope": &read.Scope, "thread_id": &read.ThreadID,
-		"agent_id": &read.AgentID, "call_id": &read.CallID, "kind": &read.Kind, "instance_id": &read.InstanceID,
-	} {
-		if *text, err = fields.String(name); err != nil {
-			return err
-		}
+	if err := readTexts(
+		fields,
+		textField{"source_id", &read.SourceID}, textField{"backend", &read.Backend}, textField{"scope", &read.Scope},
+		textField{"thread_id", &read.ThreadID}, textField{"agent_id", &read.AgentID}, textField{"call_id", &read.CallID},
+		textField{"kind", &read.Kind}, textField{"instance_id", &read.InstanceID},
+	); err != nil {
+		return err
 	}
 	if read.SourceID == "" {
-		return &wirejson.FieldError{Field: "source_id", Want: "a text that is not empty"}
+		return &wirejson.FieldError{Field: "source_id", Want: wantSource}
 	}
 	state, err := fields.String("state")
 	if err != nil {
@@ -175,22 +215,44 @@ func (r *Record) UnmarshalJSON(data []byte) error {
 	if read.State, err = ParseState(state); err != nil {
 		return err
 	}
-	for name, t := range map[string]*Timestamp{"created_at": &read.CreatedAt, "last_activity_at": &read.LastActivityAt} {
-		seconds, err := fields.Float(name)
-		if err != nil {
-			return err
-		}
-		*t = Timestamp(seconds)
+	created, err := fields.Float("created_at")
+	if err != nil {
+		return err
 	}
+	active, err := fields.Float("last_activity_at")
+	if err != nil {
+		return err
+	}
+	read.CreatedAt, read.LastActivityAt = Timestamp(created), Timestamp(active)
 	if read.ProcessID, err = fields.OptionalInt("process_id"); err != nil {
 		return err
 	}
 	if read.ExecutionContract, err = fields.OptionalString("execution_contract"); err != nil {
 		return err
 	}
+	if err := checkText("execution_contract", read.ExecutionContract); err != nil {
+		return err
+	}
 	if read.EgressTargets, err = fields.Strings("egress_targets", MaxEgressTargets); err != nil {
 		return err
 	}
+	if err := checkTargets(read.EgressTargets); err != nil {
+		return err
+	}
 	*r = read
+	return nil
+}
+
+func checkTargets(targets []string) error {
+	total := 0
+	for _, target := range targets {
+		if err := checkText("egress_targets", target); err != nil {
+			return err
+		}
+		total += len(target)
+	}
+	if total > MaxEgressBytes {
+		return &wirejson.FieldError{Field: "egress_targets", Want: fmt.Sprintf("of at most %d bytes together", MaxEgressBytes)}
+	}
 	return nil
 }

@@ -218,8 +218,11 @@ func (s *Server) open(l *life) error {
 	for _, listener := range l.listeners {
 		l.serving.Go(func() { _ = l.http.Serve(gateListener{listener, l.gate}) })
 	}
-	l.announced, err = l.dir.Announce(stem, l.manifest.marshal())
-	return err
+	if l.announced, err = l.dir.Announce(stem, l.manifest.marshal()); err != nil {
+		return err
+	}
+	l.manifest.Announcement = filepath.Join(l.dir.Path(), l.announced.Name())
+	return nil
 }
 
 // listenPrivate listens on a socket that this user alone can connect to: its

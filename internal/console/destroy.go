@@ -60,10 +60,17 @@ func (d *disposeDialog) body(m *model, width int) []string {
 		}
 		return lines
 	}
+	lines = append(lines, conversationLines(r.Scope, r.ThreadID, width)...)
 	for _, line := range wrap("A newer generation with the same key is protected.", width) {
 		lines = append(lines, m.theme.dim.Render(line))
 	}
 	return lines
+}
+
+// conversationLines name a conversation in two parts: joined by a slash it could
+// be read as another tenant's.
+func conversationLines(scope, thread string, width int) []string {
+	return append(wrap("scope "+view.Name(scope), width), wrap("thread "+view.Name(thread), width)...)
 }
 
 func (d *disposeDialog) foot(m *model, _ int) []string { return []string{"", m.buttonLine(d, 1)} }
@@ -149,6 +156,7 @@ func (*purgeDialog) title() string { return "PURGE CONVERSATION" }
 func (d *purgeDialog) body(m *model, width int) []string {
 	sandboxes, hosts := m.conversation(d.scope, d.thread)
 	lines := wrap("Purge "+view.Name(d.scope+"/"+d.thread)+"?", width)
+	lines = append(lines, conversationLines(d.scope, d.thread, width)...)
 	lines = append(lines, wrap(fmt.Sprintf("Sandboxes: %d on %s. Every host is asked.", sandboxes, plural(hosts, "host")), width)...)
 	if n := m.unavailable(); n > 0 {
 		for _, line := range wrap(fmt.Sprintf("%d host(s) are unavailable: the purge will be partial.", n), width) {

@@ -178,6 +178,11 @@ func (m *model) copyID() tea.Cmd {
 		m.say(toneWarn, noSelection)
 		return nil
 	}
+	if !view.IsWord(r.record.InstanceID) {
+		// Pasted into a shell, a line break alone would run what stands before it.
+		m.say(toneWarn, "Not copied: this id has more than letters, digits and . _ : - in it. Where it is pasted that could be obeyed.")
+		return nil
+	}
 	m.say(toneInfo, fmt.Sprintf("Copied %s, if the terminal allows that (OSC 52).", r.record.InstanceID))
 	return tea.SetClipboard(r.record.InstanceID)
 }

@@ -200,7 +200,7 @@ func TestAPurgeOfAThreadThatCannotBeTypedTakesWhatIsShown(t *testing.T) {
 	records[0].ThreadID = "\x1b[2J"
 	d := drive(t, newHosts().add("one", records...), 80, 24)
 	d.press("p")
-	d.send(tea.PasteMsg{Content: "^[[2J"})
+	d.send(tea.PasteMsg{Content: `\x1b[2J`})
 	d.press("tab", "enter")
 	if !slices.Equal(d.hosts.purged, []string{"team/\x1b[2J"}) {
 		t.Errorf("purged %q", d.hosts.purged)

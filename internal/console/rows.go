@@ -25,8 +25,9 @@ type place struct {
 	spot spot
 }
 
-// spot is a place at one host.
-type spot struct{ key, kind string }
+// spot is a place at one host. Its parts are kept apart: two keys of different
+// tenants can read the same when they are joined.
+type spot struct{ scope, thread, agent, call, kind string }
 
 // row is a sandbox in the table.
 type row struct {
@@ -39,7 +40,9 @@ type row struct {
 	past      *past // of its place
 }
 
-func (r *row) spot() spot { return spot{r.key, r.record.Kind} }
+func (r *row) spot() spot {
+	return spot{r.record.Scope, r.record.ThreadID, r.record.AgentID, r.record.CallID, r.record.Kind}
+}
 
 func (r *row) place() place { return place{r.id.host, r.spot()} }
 

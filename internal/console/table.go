@@ -285,10 +285,13 @@ func (m *model) details(width int) []string {
 	}
 	for _, field := range []struct{ label, value string }{
 		{"SOURCE", r.record.SourceID},
-		{"BACKEND", r.record.Backend},
-		{"KEY", r.record.LogicalName()},
-		{"KIND", r.record.Kind},
+		{"SCOPE", r.record.Scope},
+		{"THREAD", r.record.ThreadID},
+		{"AGENT", r.record.AgentID},
+		{"CALL", r.record.CallID},
 		{"INSTANCE", r.record.InstanceID},
+		{"KIND", r.record.Kind},
+		{"BACKEND", r.record.Backend},
 		{"PROCESS", processText(r.record.ProcessID)},
 		{"AGE", view.Age(r.record.CreatedAt.Age(now))},
 		{"LAST SIGNAL", view.Age(r.record.LastActivityAt.Age(now)) + " ago"},
@@ -298,6 +301,9 @@ func (m *model) details(width int) []string {
 		{"DISPOSAL", disposal},
 	} {
 		value := view.Name(field.value)
+		if value == "" && field.label == "CALL" {
+			continue // a sandbox that a conversation shares has none
+		}
 		if value == "" {
 			value = "—"
 		}

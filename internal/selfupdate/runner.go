@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"time"
@@ -110,9 +111,9 @@ func (e *end) Write(p []byte) (int, error) {
 // when it fails.
 func (u *update) run(ctx context.Context, s Step, c Command, retry string) ([]byte, error) {
 	if c.Dir == "" {
-		// An empty folder: no go.mod, uv.toml or pyproject.toml of the folder in
-		// which the operator happens to be takes part.
-		dir, err := u.emptyFolder()
+		// A folder of its own: no go.mod, uv.toml or pyproject.toml of the folder
+		// in which the operator happens to be takes part, or of one above.
+		dir, err := u.ownFolder()
 		if err != nil {
 			return nil, &StepError{Step: s, Err: err}
 		}
@@ -183,15 +184,40 @@ func (u *update) verify(ctx context.Context, exe, want string) error {
 	return nil
 }
 
-func (u *update) emptyFolder() (string, error) {
-	if u.scratch == "" {
-		dir, err := os.MkdirTemp("", u.Program.Name+"-update-")
-		if err != nil {
+// stops end the searches of package managers in the folder where they begin.
+// All of them go on upwards, and above a temporary folder is one in which every
+// user of the machine can put files:
+//
+//   - uv reads the first uv.toml, but takes the folder of the first
+//     pyproject.toml that is a project for the place to look for it;
+//   - go takes the first go.mod for the main module, whose replacements count
+//     (GOWORK=off is in the commands; go install of a version reads neither).
+//
+// Pip, pipx and the packagers of systems read nothing of the folder in which
+// they run.
+var stops = map[string]string{
+	"uv.toml":        "",
+	"pyproject.toml": "",
+	"go.mod":         "module scratch\n",
+}
+
+// ownFolder is a folder in which processes run: for this user alone, with
+// nothing in it but what keeps package managers from looking further up.
+func (u *update) ownFolder() (string, error) {
+	if u.scratch != "" {
+		return u.scratch, nil
+	}
+	dir, err := os.MkdirTemp("", u.Program.Name+"-update-")
+	if err != nil {
+		return "", err
+	}
+	u.scratch = dir
+	for name, text := range stops {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			return "", err
 		}
-		u.scratch = dir
 	}
-	return u.scratch, nil
+	return dir, nil
 }
 
 func (u *update) cleanUp() {

@@ -166,7 +166,7 @@ type update struct {
 	scheme     scheme
 	current    string // in the scheme's form
 	released   bool   // whether an owner can install current again
-	scratch    string // an empty folder, made when needed
+	scratch    string // the folder in which processes run, made when needed
 }
 
 // owner is what installed the program.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -273,7 +274,30 @@ func TestGoInstallReplacesNothingBeforeTheNewBinaryHasGivenItsVersion(t *testing
 	}
 }
 
-func TestProcessesRunInAnEmptyFolderThatGoesAway(t *testing.T) {
+// Above the temporary folder other users can put files: what package managers
+// search upwards for is in the folder already.
+func TestProcessesRunWhereSearchesUpwardsEnd(t *testing.T) {
+	w := newWorld(t)
+	o := w.uv(t, "1.0")
+	ran := 0
+	o.Runner = func(ctx context.Context, c Command) (Output, error) {
+		ran++
+		for _, name := range []string{"uv.toml", "pyproject.toml", "go.mod"} {
+			if info, err := os.Lstat(filepath.Join(c.Dir, name)); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("%s runs without a %s of its own: %v", c, name, err)
+			}
+		}
+		if info, err := os.Stat(c.Dir); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("%s runs in a folder of mode %v: %v", c, info.Mode(), err)
+		}
+		return w.run(ctx, c)
+	}
+	if _, err := Run(t.Context(), o); err != nil || ran != 4 {
+		t.Errorf("%d processes ran: %v", ran, err)
+	}
+}
+
+func TestProcessesRunInAFolderOfTheirOwnThatGoesAway(t *testing.T) {
 	w := newWorld(t)
 	o := w.uv(t, "1.0")
 	w.file(t, "tools/maf-sandbox-mst/"+uvReceipt, "[tool.options]\nindex-url = \"x\"\n")

@@ -54,7 +54,7 @@ func (t *uvTool) probe(ctx context.Context, u *update) (string, error) {
 	if len(options) == 0 {
 		return "", nil
 	}
-	dir, err := u.emptyFolder()
+	dir, err := u.ownFolder()
 	if err != nil {
 		return "", &StepError{Step: StepProbe, Err: err}
 	}

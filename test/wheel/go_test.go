@@ -174,6 +174,15 @@ func TestAProgramOfGoInstallUpdatesItself(t *testing.T) {
 	}
 }
 
+func TestGoHeedsNoModuleAboveTheTemporaryFolder(t *testing.T) {
+	w, bin, _ := goWorld(t)
+	w.must(t, "go", "install", command+"@v0.1.0")
+	w.above(t, map[string]string{"go.mod": "module elsewhere\n\ngo 1.26.0\n\nexclude " + module + " v0.2.0\n"})
+	if r := w.report(t, filepath.Join(bin, "mst"), "--check"); r.Latest != "0.2.0" {
+		t.Errorf("%+v", r)
+	}
+}
+
 func TestABinaryThatWasMovedIsRefusedWithTheCommandForItsFolder(t *testing.T) {
 	w, bin, _ := goWorld(t)
 	w.must(t, "go", "install", command+"@v0.1.0")

@@ -86,3 +86,40 @@ func TestAProjectsEnvironmentIsRefusedWithThePinnedRequirement(t *testing.T) {
 	}
 	w.version(t, mst, "0.1.0")
 }
+
+// above moves the world's folder for temporary files below one in which another
+// user has put a file.
+func (w *world) above(t *testing.T, files map[string]string) {
+	t.Helper()
+	dir := t.TempDir()
+	tmp := filepath.Join(dir, "tmp")
+	if err := os.Mkdir(tmp, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range files {
+		write(t, filepath.Join(dir, name), []byte(text))
+	}
+	w.set("TMPDIR=" + tmp)
+}
+
+// The tool of uv keeps its options in a receipt, and is asked with those; a
+// project's environment has none.
+func TestUVHeedsNoConfigurationAboveTheTemporaryFolder(t *testing.T) {
+	w, _ := uvWorld(t)
+	url := index(t)
+	w.set("UV_DEFAULT_INDEX="+url, "UV_HTTP_RETRIES=0")
+	environment := filepath.Join(w.home, "project/.venv")
+	w.must(t, "uv", "venv", "-q", environment)
+	w.must(t, "uv", "pip", "install", "-q", "--python", environment, distribution+"==0.1.0")
+	const config = "extra-index-url = [\"http://127.0.0.1:9/nobody/\"]\n"
+	for _, files := range []map[string]string{
+		{"uv.toml": config},
+		{"uv.toml": config, "pyproject.toml": "[project]\nname = \"x\"\nversion = \"1\"\n"},
+		{"pyproject.toml": "[project]\nname = \"x\"\nversion = \"1\"\n[tool.uv]\n" + config},
+	} {
+		w.above(t, files)
+		if r := w.report(t, filepath.Join(environment, "bin/mst"), "--check"); r.Latest != "0.2.0" {
+			t.Errorf("%v: %+v", files, r)
+		}
+	}
+}

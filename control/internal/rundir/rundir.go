@@ -204,6 +204,18 @@ func (d *Dir) open(name string) (*os.File, error) {
 	return f, nil
 }
 
+// Held says whether a file of the folder is there and a process keeps its lock,
+// as the host of an announcement does for as long as it lives. On systems
+// without such locks every file counts as held that is there.
+func (d *Dir) Held(name string) bool {
+	f, err := d.open(name)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = f.Close() }()
+	return !locksOutliveRename || !isFree(f)
+}
+
 // NewStem makes a name for a host's files that no other host has.
 func NewStem() string {
 	var id [6]byte

@@ -259,3 +259,33 @@ func TestASweepRemovesOnlyWhatAHostThatIsGoneLeft(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAnAnnouncementIsHeldForAsLongAsItsHostLives(t *testing.T) {
+	d := create(t, private(t))
+	living, err := d.Announce("1-living", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead := filepath.Join(d.Path(), "2-dead.json")
+	write(t, dead, "")
+	// Another console that looks at this moment is no host.
+	looking, err := os.Open(dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = looking.Close() }()
+	if !isFree(looking) {
+		t.Fatal("a file that nobody has locked is not free")
+	}
+	for name, want := range map[string]bool{"1-living.json": true, "2-dead.json": false, "3-absent.json": false} {
+		if got := d.Held(name); got != want {
+			t.Errorf("%s is held: %v", name, got)
+		}
+	}
+	if err := living.Withdraw(); err != nil {
+		t.Fatal(err)
+	}
+	if d.Held("1-living.json") {
+		t.Error("an announcement that was withdrawn is held")
+	}
+}

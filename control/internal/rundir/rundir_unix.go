@@ -78,3 +78,11 @@ const locksOutliveRename = true
 func lock(f *os.File) error {
 	return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 }
+
+// isFree says whether no process has the file's lock. It asks for a shared one,
+// so that consoles that look at the same time do not take each other for hosts;
+// an error that is none of the lock's says nothing, and then the file is not
+// free.
+func isFree(f *os.File) bool {
+	return unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB) == nil
+}

@@ -135,7 +135,7 @@ func (f *Factory) completeIDs(c *connection) cobra.CompletionFunc {
 		var ids []cobra.Completion
 		for _, r := range records {
 			// What would have to be quoted is not offered.
-			if r.InstanceID == view.Name(r.InstanceID) {
+			if view.IsWord(r.InstanceID) {
 				ids = append(ids, cobra.CompletionWithDesc(r.InstanceID, view.Name(r.LogicalName())))
 			}
 		}

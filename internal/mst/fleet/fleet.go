@@ -188,40 +188,19 @@ func (f *Fleet) Locate(ctx context.Context, instanceID string) (Found, error) {
 	if err != nil {
 		return Found{}, err
 	}
+	record, there, err := control.Unite(hosts).Get(ctx, instanceID)
 	found := Found{Hosts: len(hosts)}
-	type answer struct {
-		record control.Record
-		there  bool
-		err    error
+	var partial *control.PartialError
+	switch {
+	case errors.As(err, &partial):
+		found.Failures = partial.Hosts
+	case err != nil:
+		return Found{}, err
 	}
-	answers := make([]chan answer, len(hosts))
-	for i, host := range hosts {
-		answers[i] = make(chan answer, 1)
-		if host.Err != nil {
-			answers[i] <- answer{err: host.Err}
-			continue
-		}
-		go func() {
-			record, there, err := host.Client.Get(ctx, instanceID)
-			answers[i] <- answer{record, there, err}
-		}()
+	if there {
+		found.Record = &record
 	}
-	for i, host := range hosts {
-		switch a := <-answers[i]; {
-		case a.err != nil:
-			found.Failures = append(found.Failures, hostError(host, a.err))
-		case a.there && found.Record != nil:
-			err = &control.HostError{
-				Message: fmt.Sprintf("instance id %q is reported by several hosts", instanceID), Cause: control.ErrDuplicate,
-			}
-		case a.there:
-			found.Record = &a.record
-		}
-	}
-	if ctx.Err() != nil {
-		return Found{}, ctx.Err()
-	}
-	return found, err
+	return found, nil
 }
 
 // hostError gives the failure of a host the host's name.

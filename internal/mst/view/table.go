@@ -34,9 +34,14 @@ func Pad(text string, width int) string {
 	return text + strings.Repeat(" ", max(0, width-Width(text)))
 }
 
-// Table is a table for people: columns as wide as their widest cell, a line of
-// dashes below the titles, and nothing at the end of a line that cannot be
-// seen. Style, when not nil, may put colour around a cell, whose width it must
+// maxPad is how wide a cell may make its column, in terminal columns. A wider
+// one moves the rest of its own line alone: the padding of all others to its
+// width would make a table of many times the size of what hosts said.
+const maxPad = 256
+
+// Table is a table for people: columns as wide as their widest cell, up to 256
+// terminal columns, a line of dashes below the titles, and nothing at the end of
+// a line that cannot be seen. Style, when not nil, may put colour around a cell, whose width it must
 // not change.
 func Table(titles []string, rows [][]string, headers bool, style func(column int, cell string) string) string {
 	widths := make([]int, len(titles))
@@ -47,7 +52,7 @@ func Table(titles []string, rows [][]string, headers bool, style func(column int
 	}
 	for _, row := range rows {
 		for i, cell := range row {
-			widths[i] = max(widths[i], Width(cell))
+			widths[i] = max(widths[i], min(Width(cell), maxPad))
 		}
 	}
 	var b strings.Builder
@@ -63,7 +68,7 @@ func Table(titles []string, rows [][]string, headers bool, style func(column int
 				}
 				b.WriteString(shown)
 			}
-			pending += widths[i] - Width(cell) + len(gap)
+			pending += max(0, widths[i]-Width(cell)) + len(gap)
 		}
 		b.WriteByte('\n')
 	}

@@ -2,9 +2,11 @@ package view
 
 import (
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 )
@@ -134,8 +136,9 @@ func TestNamesThatDifferInWhatNobodySeesLookDifferent(t *testing.T) {
 		seen[line] = name
 	}
 	for text, want := range map[string]string{
-		"": "", " a b ": `\u0020a b\u0020`, "é会": "é会", "e\u0301": "e\u0301", "a\u200db": `a\u200db`, "a\x1b": "a^[", "a\n\tb": "a^J^Ib",
-		"\xff\ufffd": "\\xff\ufffd", "\u3000会\u3000社": "\\u3000会\u3000社",
+		"": "", " a b ": `\u0020a b\u0020`, "é会": "é会", "e\u0301": "e\u0301", "a\u200db": `a\u200db`, "a\x1b": `a\x1b`, "a\n\tb": `a\x0a\x09b`,
+		"\xff\ufffd": "\\xff\ufffd", "\u3000会\u3000社": `\u3000会\u3000社`, `a\b`: `a\\b`, "a\u2800b": `a\u2800b`, "a\x7f": `a\x7f`,
+		"\U000e0041": `\U000e0041`, "\ue0041": `\ue0041`,
 	} {
 		if got := Name(text); got != want {
 			t.Errorf("%q becomes %q, want %q", text, got, want)
@@ -143,6 +146,85 @@ func TestNamesThatDifferInWhatNobodySeesLookDifferent(t *testing.T) {
 	}
 	if got, want := Sentence(" a\nb\u200b\xff\x1b "), `a b\u200b\xff^[`; got != want {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// original reads a line of Name back: there is one name for it.
+func original(t *testing.T, line string) string {
+	t.Helper()
+	var b []byte
+	for line != "" {
+		r, multibyte, tail, err := strconv.UnquoteChar(line, 0)
+		if err != nil {
+			t.Fatalf("%q cannot be read back: %v", line, err)
+		}
+		if r < utf8.RuneSelf || !multibyte {
+			b = append(b, byte(r))
+		} else {
+			b = utf8.AppendRune(b, r)
+		}
+		line = tail
+	}
+	return string(b)
+}
+
+func TestNoTwoNamesHaveTheSameLine(t *testing.T) {
+	for _, pair := range [][2]string{
+		{"a\u200bb", `a\u200bb`}, {"a\nb", "a^Jb"}, {"a\nb", `a\x0ab`}, {`a\`, `a\\`}, {"\xff", `\xff`}, {"\x85", "\u0085"},
+		{"\U000e0041", "\ue0041"}, {" a", `\u0020a`}, {"a b", "a\u2800b"},
+	} {
+		if Name(pair[0]) == Name(pair[1]) {
+			t.Errorf("%q and %q are both shown as %s", pair[0], pair[1], Name(pair[0]))
+		}
+	}
+	for _, r := range []rune{
+		0xa0, 0xad, 0x34f, 0x115f, 0x1680, 0x17b4, 0x180e, 0x2000, 0x2003, 0x2009, 0x200b, 0x202f, 0x205f, 0x2060, 0x2061, 0x206a, 0x2800, 0x3000, 0x3164,
+		0xe000, 0xfe0f, 0xffa0, 0xfff9, 0x13430, 0x16fe4, 0x1bca0, 0x1d159, 0x1d173, 0xe0041, 0xf0000, '\n', '\\', 0x7f, 0x85, 0x202e,
+	} {
+		line := Name("a" + string(r) + "b")
+		if !isPlain(line) || !strings.Contains(line, `\`) || original(t, line) != "a"+string(r)+"b" {
+			t.Errorf("U+%04X is shown as %q", r, line)
+		}
+	}
+}
+
+func FuzzNamesCanBeReadBack(f *testing.F) {
+	for _, seed := range []string{"", " a b ", "a\\\xff\n\x00\u200b\U000e0041", "会\u3000\u2800", "\ufffd\x85\u0085"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, name string) {
+		line := Name(name)
+		if got := original(t, line); got != name {
+			t.Errorf("%q is shown as %q, which is %q", name, line, got)
+		}
+		if i := strings.IndexFunc(line, func(r rune) bool { return r != ' ' && blank(r) }); i >= 0 {
+			t.Errorf("%q is shown as %q", name, line)
+		}
+	})
+}
+
+func TestWordsHaveNothingThatAShellObeys(t *testing.T) {
+	for text, want := range map[string]bool{
+		"9f15a25d8c0d": true, "kvm:a.B_2-z": true, "": false, "a b": false, "a\n": false, "a;b": false, "$(a)": false, "a/b": false, "é": false, `a\`: false, "a\xff": false,
+	} {
+		if got := IsWord(text); got != want {
+			t.Errorf("%q is a word: %v", text, got)
+		}
+	}
+}
+
+func TestOneLongCellDoesNotMakeAllOthersLong(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	rows := [][]string{{long, "first"}}
+	for range 500 {
+		rows = append(rows, []string{"a", "b"})
+	}
+	table := Table([]string{"A", "B"}, rows, true, nil)
+	if most := len(long) + len(rows)*2*maxPad; len(table) > most {
+		t.Errorf("the table has %d bytes, more than %d", len(table), most)
+	}
+	if !strings.Contains(table, long+"  first\na"+strings.Repeat(" ", maxPad+1)+"b\n") {
+		t.Error("the long cell is cut, or the others are not aligned")
 	}
 }
 
