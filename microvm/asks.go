@@ -20,8 +20,8 @@ type asks struct {
 	serve func(ctx context.Context, name string, request []byte) wire.Answer
 	// reply sends an answer to a call. It calls answered.
 	reply func(call uint32, a wire.Answer)
-	// budget is what all sandboxes share.
-	budget *budget
+	// asked and answers are this sandbox's parts of what all of them share.
+	asked, answers share
 
 	mu      sync.Mutex
 	pending map[uint32]pending
@@ -33,15 +33,16 @@ type asks struct {
 type pending struct {
 	cancel context.CancelFunc
 	bytes  int
-	taken  int // of the budget
+	taken  int    // of the budget of asks
+	answer *grant // of that of answers
 }
 
 // begin works on an ask.
 func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
 	ctx, cancel := context.WithCancel(ctx)
-	serve := func() wire.Answer {
+	serve := func(g *grant) wire.Answer {
 		defer cancel()
-		return a.serve(ctx, ask.Name, ask.Payload)
+		return a.serve(context.WithValue(ctx, grantKey{}, g), ask.Name, ask.Payload)
 	}
 	err := a.open(number, ask.ID, len(ask.Payload), serve, cancel)
 	if err != nil {
@@ -53,17 +54,21 @@ func (a *asks) begin(ctx context.Context, number uint32, ask wire.Ask) error {
 // open has an ask served. The error is a worker that asks too much at once, or
 // uses a number twice. An answer may be on its way when the next ask comes: one
 // more than the engine allows is no offence.
-func (a *asks) open(number, id uint32, size int, serve func() wire.Answer, cancel context.CancelFunc) error {
+func (a *asks) open(number, id uint32, size int, serve func(*grant) wire.Answer, cancel context.CancelFunc) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, twice := a.pending[id]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
 		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, id, size, len(a.pending), a.bytes)
 	}
-	a.pending[id] = pending{cancel, size, a.reading}
+	g := &grant{share: &a.answers}
+	a.pending[id] = pending{cancel, size, a.reading, g}
 	a.bytes += size
 	a.reading = 0
 	go func() {
-		answer := serve()
+		answer := serve(g)
+		if !g.room(cap(answer.Payload)) {
+			answer = wire.Answer{Failed: true, Failure: tooMuchAnswered}
+		}
 		answer.ID = id
 		a.reply(number, answer)
 	}()
@@ -93,8 +98,10 @@ func (a *asks) settle(limit time.Duration) {
 func (a *asks) answered(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.bytes -= a.pending[id].bytes
-	a.budget.give(a.pending[id].taken)
+	p := a.pending[id]
+	a.bytes -= p.bytes
+	a.asked.give(p.taken)
+	p.answer.free()
 	delete(a.pending, id)
 	if len(a.pending) == 0 && a.idle != nil {
 		close(a.idle)

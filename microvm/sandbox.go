@@ -69,7 +69,7 @@ func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*
 	if s.network.broker != nil {
 		serve = s.network.serve
 	}
-	s.link = newLink(w.Conn(), w.Side(), &b.asked, serve)
+	s.link = newLink(w.Conn(), w.Side(), &b.budgets, serve)
 	return s, nil
 }
 

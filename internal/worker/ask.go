@@ -89,6 +89,8 @@ func (s *server) ask(number uint32) engine.HostFunc {
 			return nil, errNoHost
 		case a.Unknown:
 			return nil, engine.ErrNotOffered
+		case a.NoRoom:
+			return nil, engine.ErrNoRoom
 		case a.Failed:
 			return nil, errors.New(a.Failure)
 		}
