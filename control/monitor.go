@@ -56,7 +56,8 @@ func NewMonitor(backend sandbox.Backend) *Monitor {
 	return &Monitor{backend: backend, now: time.Now, tracked: make(map[places.Place]*tracked)}
 }
 
-// Unwrap is the backend behind the monitor, for what only that one can do.
+// Unwrap is the backend behind the monitor, for what only that one can do: a router
+// finds a router.CallAdmitter there.
 func (m *Monitor) Unwrap() sandbox.Backend { return m.backend }
 
 // Name is the backend's.
@@ -76,12 +77,27 @@ func (m *Monitor) Acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spe
 	return m.backend.Acquire(ctx, key, spec)
 }
 
-// Refused has nothing to forget: only what was admitted is kept.
-func (*Monitor) Refused(sandbox.Key, string) {}
+// admissionWatcher is router.AdmissionWatcher, which this package does not import.
+type admissionWatcher interface {
+	Admitted(key sandbox.Key, spec sandbox.Spec, box sandbox.Sandbox)
+	Refused(key sandbox.Key, kind string)
+}
+
+// Refused has nothing to forget: only what was admitted is kept. A backend that
+// watches too is told.
+func (m *Monitor) Refused(key sandbox.Key, kind string) {
+	if watcher, ok := m.backend.(admissionWatcher); ok {
+		watcher.Refused(key, kind)
+	}
+}
 
 // Admitted makes a sandbox visible, under the spec with which the router hands
-// it out. For a sandbox that is visible it is a signal of activity.
+// it out. For a sandbox that is visible it is a signal of activity. A backend that
+// watches too is told.
 func (m *Monitor) Admitted(key sandbox.Key, spec sandbox.Spec, box sandbox.Sandbox) {
+	if watcher, ok := m.backend.(admissionWatcher); ok {
+		watcher.Admitted(key, spec, box)
+	}
 	id, now := box.ID(), m.now()
 	fresh := &tracked{
 		place: places.Place{Key: key, Kind: spec.Kind}, sandbox: box, contract: spec.ExecutionContract, targets: targets(spec),

@@ -33,6 +33,7 @@ _numbers = count(1)
 _TEXTS = {
     errno.ENOSYS: "this sandbox does not offer %s",
     errno.ECANCELED: "%s: the run in which the host was called is over",
+    errno.ENOBUFS: "%s: the host has no room for the request beside those of others; try again later",
     errno.EMSGSIZE: "%s: the request is larger than a call to the host can carry",
     errno.EINVAL: "%.80s...: the name of a call to the host is too long",
 }
@@ -42,7 +43,8 @@ def call(name, payload=b""):
     """Have the host answer: give it a name and bytes, wait, return bytes.
 
     Only the calling thread waits. OSError says what went wrong: errno is ENOSYS
-    when the host offers no such thing, EREMOTEIO when it failed at it.
+    when the host offers no such thing, ENOBUFS when it did nothing for want of room
+    for the request, EREMOTEIO when it failed at it.
     """
     title = bytearray(name, "utf-8")
     payload = memoryview(payload).cast("B")

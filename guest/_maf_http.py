@@ -38,7 +38,7 @@ def _failure(kind, message):
         except ImportError:
             SSLError = OSError
         return SSLError(errno.EPROTO, message)
-    numbers = {"too_large": errno.EMSGSIZE, "malformed": errno.EINVAL, "busy": errno.EBUSY}
+    numbers = {"too_large": errno.EMSGSIZE, "malformed": errno.EINVAL, "busy": errno.EBUSY, "no_room": errno.ENOBUFS}
     return OSError(numbers.get(kind, errno.EIO), message)
 
 

@@ -20,8 +20,8 @@ type asks struct {
 	serve func(ctx context.Context, name string, request []byte) wire.Answer
 	// reply sends an answer to a call. It calls answered.
 	reply func(call uint32, a wire.Answer)
-	// budget is what all sandboxes share.
-	budget *budget
+	// asked and answers are this sandbox's parts of what all of them share.
+	asked, answers share
 
 	mu      sync.Mutex
 	pending map[uint32]pending
@@ -34,7 +34,8 @@ type pending struct {
 	// withdraw says that nobody waits for the answer any more.
 	withdraw context.CancelFunc
 	bytes    int
-	taken    int // of the budget
+	taken    int    // of the budget of asks
+	answer   *grant // of that of answers
 }
 
 // begin works on an ask.
@@ -46,9 +47,9 @@ type pending struct {
 // since the ask counts in the worker until it is answered.
 func (a *asks) begin(ctx, over context.Context, number uint32, ask wire.Ask) error {
 	waited, withdraw := context.WithCancel(over)
-	serve := func() wire.Answer {
+	serve := func(g *grant) wire.Answer {
 		defer withdraw()
-		ctx, cancel := context.WithCancel(ctx)
+		ctx, cancel := context.WithCancel(context.WithValue(ctx, grantKey{}, g))
 		defer cancel()
 		defer context.AfterFunc(waited, cancel)()
 		answer := a.serve(ctx, ask.Name, ask.Payload)
@@ -67,17 +68,21 @@ func (a *asks) begin(ctx, over context.Context, number uint32, ask wire.Ask) err
 // open has an ask served. The error is a worker that asks too much at once, or
 // uses a number twice. An answer may be on its way when the next ask comes: one
 // more than the engine allows is no offence.
-func (a *asks) open(number, id uint32, size int, serve func() wire.Answer, withdraw context.CancelFunc) error {
+func (a *asks) open(number, id uint32, size int, serve func(*grant) wire.Answer, withdraw context.CancelFunc) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if _, twice := a.pending[id]; twice || len(a.pending) > wire.MaxAsks || a.bytes+size > maxAskedBytes {
 		return fmt.Errorf("%w: ask %d of %d bytes while %d of %d bytes are without an answer", wire.ErrProtocol, id, size, len(a.pending), a.bytes)
 	}
-	a.pending[id] = pending{withdraw, size, a.reading}
+	g := &grant{share: &a.answers}
+	a.pending[id] = pending{withdraw, size, a.reading, g}
 	a.bytes += size
 	a.reading = 0
 	go func() {
-		answer := serve()
+		answer := serve(g)
+		if !g.room(cap(answer.Payload)) {
+			answer = wire.Answer{Failed: true, Failure: tooMuchAnswered}
+		}
 		answer.ID = id
 		a.reply(number, answer)
 	}()
@@ -107,8 +112,10 @@ func (a *asks) settle(limit time.Duration) {
 func (a *asks) answered(id uint32) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.bytes -= a.pending[id].bytes
-	a.budget.give(a.pending[id].taken)
+	p := a.pending[id]
+	a.bytes -= p.bytes
+	a.asked.give(p.taken)
+	p.answer.free()
 	delete(a.pending, id)
 	if len(a.pending) == 0 && a.idle != nil {
 		close(a.idle)

@@ -18,7 +18,8 @@ func TestAnAnswerThatOnlySaysThatTimeIsUpWaitsUntilNobodyWantsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for range 50 { // an answer that is sent too early may come a moment later
 				served, replied := make(chan struct{}), make(chan wire.Answer, 1)
-				a := &asks{budget: &budget{limit: maxAskedTogether}, pending: map[uint32]pending{}}
+				b := newBudgets()
+				a := &asks{asked: share{of: &b.asked}, answers: share{of: &b.answers}, pending: map[uint32]pending{}}
 				a.serve = func(ctx context.Context, _ string, _ []byte) wire.Answer {
 					defer close(served)
 					<-ctx.Done()

@@ -31,8 +31,8 @@ type Backend struct {
 	realm  *realm
 	pools  *pools
 
-	// asked bounds what programs have asked of the host.
-	asked budget
+	// budgets bound what programs have asked of the host, and the answers.
+	budgets
 
 	// reached is the isolation of an engine that has to be tried.
 	reached func() sandbox.Isolation
@@ -68,7 +68,7 @@ func newBackend(c Config, s system) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{config: c, system: s, realm: realmOf(c), asked: budget{limit: maxAskedTogether}, calls: hosttool.NewCalls()}
+	b := &Backend{config: c, system: s, realm: realmOf(c), budgets: newBudgets(), calls: hosttool.NewCalls()}
 	b.open, b.shut = context.WithCancel(context.Background())
 	b.reached = sync.OnceValue(func() sandbox.Isolation { return s.isolation(c.Engine) })
 	b.pools = &pools{config: c, system: s, realm: b.realm, byName: map[imageName]*pool{}}

@@ -43,11 +43,13 @@ type link struct {
 }
 
 // newLink makes a link of a line of calls and a side line. serve, if not nil,
-// answers what programs ask, within the budget.
-func newLink(conn, side net.Conn, b *budget, serve func(context.Context, string, []byte) wire.Answer) *link {
+// answers what programs ask, within the budgets.
+func newLink(conn, side net.Conn, b *budgets, serve func(context.Context, string, []byte) wire.Answer) *link {
 	l := &link{conn: conn, w: wire.NewWriter(conn), side: side, aside: wire.NewWriter(side)}
 	if serve != nil {
-		l.asks = &asks{serve: serve, reply: l.answer, budget: b, pending: map[uint32]pending{}}
+		l.asks = &asks{
+			serve: serve, reply: l.answer, asked: share{of: &b.asked}, answers: share{of: &b.answers}, pending: map[uint32]pending{},
+		}
 	}
 	l.r = wire.NewReader(bufio.NewReaderSize(wire.NewLine(conn, lookout), readAhead), maxReply)
 	if serve != nil {
@@ -160,10 +162,11 @@ func (l *link) receive(number uint32, c call, ask func(wire.Ask) error) (wire.Do
 // answer sends what came of an ask. A connection that takes no more has ended,
 // or will have the exchange fail.
 func (l *link) answer(number uint32, a wire.Answer) {
-	b, err := wire.Encode(a)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.asks.answered(a.ID)
+	// Under the lock: that one is there twice is not in the budget.
+	b, err := wire.Encode(a)
 	if err != nil {
 		l.close() // an answer that is missing must not pass for a late one
 		return

@@ -51,7 +51,7 @@ func (n network) serve(ctx context.Context, name string, request []byte) wire.An
 	if name != askHTTP || n.broker == nil {
 		return wire.Answer{Unknown: true}
 	}
-	return wire.Answer{Payload: n.broker.Serve(ctx, request)}
+	return wire.Answer{Payload: n.broker.Serve(ctx, request, roomOf(ctx))}
 }
 
 // ObserveEgress has every request of a program reported, allowed or not, from

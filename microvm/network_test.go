@@ -27,6 +27,8 @@ func web(t *testing.T) {
 		switch r.URL.Path {
 		case "/forbidden":
 			http.Error(w, "no", http.StatusForbidden)
+		case "/big":
+			_, _ = w.Write(make([]byte, 2<<20))
 		case "/wait":
 			<-r.Context().Done()
 		default:

@@ -75,7 +75,7 @@ func newSandbox(b *Backend, place places.Place, spec sandbox.Spec, w process) (*
 		serve = s.serve
 	}
 	s.offer(spec)
-	s.link = newLink(w.Conn(), w.Side(), &b.asked, serve)
+	s.link = newLink(w.Conn(), w.Side(), &b.budgets, serve)
 	return s, nil
 }
 

@@ -72,7 +72,7 @@ func (r *Router) Enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 	}
 	if r.config.Observer != nil {
 		r.observe(CallAdmitted{
-			Key: key, Kind: spec.Kind, Backend: p.name, Exclusive: options.Exclusive || spec.ExclusiveAdmission,
+			Key: key, Kind: spec.Kind, Backend: p.name, Exclusive: p.alone(spec, options),
 			Wait: time.Since(started),
 		})
 	}
@@ -89,7 +89,7 @@ func (r *Router) enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 	}
 	at := place{key, spec.Kind}
 	patience := cmp.Or(options.QueueTimeout, r.config.QueueTimeout)
-	if err := r.admission.enter(ctx, at, options.Exclusive || spec.ExclusiveAdmission || p.exclusive(), patience); err != nil {
+	if err := r.admission.enter(ctx, at, p.alone(spec, options), patience); err != nil {
 		return nil, p, queued("enter", err)
 	}
 	lease, err := r.reserve(ctx, p, at, spec, patience)
@@ -105,17 +105,16 @@ func (r *Router) enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 	return call, p, nil
 }
 
-// exclusive says whether calls that the provider serves have their sandbox alone.
-func (p *provider) exclusive() bool {
-	_, admits := p.backend.(CallAdmitter)
-	return admits || p.declares.ExclusiveAdmission
+// alone says whether a call has its sandbox alone: by its own wish, or because the
+// provider wants it for all of them.
+func (p *provider) alone(spec sandbox.Spec, options CallOptions) bool {
+	return options.Exclusive || spec.ExclusiveAdmission || p.admitter != nil || p.declares.ExclusiveAdmission
 }
 
 // reserve gets the backend's leave for a call that is in; nil when the backend
 // wants none. With an error the call is out again, and has left nothing.
 func (r *Router) reserve(ctx context.Context, p *provider, at place, spec sandbox.Spec, patience time.Duration) (lease CallLease, err error) {
-	admitter, ok := p.backend.(CallAdmitter)
-	if !ok {
+	if p.admitter == nil {
 		return nil, nil //nolint:nilnil // there is none
 	}
 	reserved := false
@@ -126,7 +125,7 @@ func (r *Router) reserve(ctx context.Context, p *provider, at place, spec sandbo
 	}()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	lease, err = admitter.AdmitCall(ctx, at.key, spec.Clone())
+	lease, err = p.admitter.AdmitCall(ctx, at.key, spec.Clone())
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return nil, queued("enter", errors.Join(ctx.Err(), err))
@@ -173,13 +172,48 @@ func (c *Call) Acquire(ctx context.Context) (sandbox.Sandbox, error) {
 	if err != nil {
 		return nil, err
 	}
-	left := c.remains(s)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !slices.ContainsFunc(c.held, func(m remains) bool { return m.id == left.id }) {
-		c.held = append(c.held, left)
+	for _, gone := range c.hold(c.remains(s)) {
+		c.confirm(ctx, gone)
 	}
 	return s, nil
+}
+
+// confirm makes sure that a generation is gone in whose place the backend has put
+// another. A failure leaves the key unclean, and the end of the call tries again.
+func (c *Call) confirm(ctx context.Context, gone remains) {
+	confirmed := false
+	defer func() {
+		if !confirmed { // a panic of the backend's too
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.held = append(c.held, gone)
+		}
+	}()
+	confirmed = c.router.remove(ctx, c.provider, c.key, gone.disposal(place{c.key, c.spec.Kind})) == nil
+}
+
+// hold remembers what the call leaves in a sandbox that it has acquired, and gives
+// what it no longer has to: generations that others have replaced, so that a call
+// that is kept for long does not gather everything that it has lost.
+func (c *Call) hold(left remains) (replaced []remains) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	// Another acquire of the call may have come back with a newer one before this.
+	now, known := c.router.known.at(c.key, spot{c.provider, c.spec.Kind})
+	there := false
+	c.held = slices.DeleteFunc(c.held, func(m remains) bool {
+		same := m.id == left.id || m.current() == left.id
+		there = there || same
+		if same || !known || m.id == now.id || m.current() == now.id {
+			return false
+		}
+		replaced = append(replaced, m)
+		return true
+	})
+	if !there {
+		c.held = append(c.held, left)
+	}
+	return replaced
 }
 
 // remains is what this call leaves in a sandbox; nil stands for whatever the

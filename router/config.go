@@ -144,6 +144,7 @@ type provider struct {
 	name      string
 	isolation sandbox.Isolation
 	declares  sandbox.Declarations
+	admitter  CallAdmitter // nil for none
 }
 
 func (p *provider) has(c sandbox.Capability) bool { return p.declares.Capabilities.Has(c) }
@@ -162,6 +163,7 @@ func register(backends []sandbox.Backend) ([]*provider, error) {
 		}
 		p := &provider{
 			backend: backend, name: backend.Name(), isolation: backend.Isolation(), declares: backend.Declarations(),
+			admitter: admitterOf(backend),
 		}
 		p.declares.EgressMethods = slices.Clone(p.declares.EgressMethods)
 		named := slices.ContainsFunc(providers, func(other *provider) bool { return other.name == p.name })

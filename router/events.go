@@ -149,12 +149,32 @@ type AdmissionWatcher interface {
 // call, such as one that shares it with other programs of the machine. Calls that
 // it serves are exclusive, whatever spec and options say. It is asked after the
 // call's turn has come and before anything is acquired.
+//
+// A decorator of a backend cannot be one for some backends and not for others. It
+// has the method Unwrap() sandbox.Backend instead, by which the router finds the
+// one behind it.
 type CallAdmitter interface {
 	// AdmitCall reserves the sandbox of the key and the spec's kind. It must
 	// return when ctx ends, which is when the caller gives up or has waited as
 	// long as for a call ahead. After an error nothing is reserved, and the call
 	// is refused with that error, or as queued when ctx ended.
 	AdmitCall(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (CallLease, error)
+}
+
+// admitterOf is a backend, or the first one behind it, that is a CallAdmitter; nil
+// when none is.
+func admitterOf(b sandbox.Backend) CallAdmitter {
+	for b != nil {
+		if admitter, ok := b.(CallAdmitter); ok {
+			return admitter
+		}
+		decorator, ok := b.(interface{ Unwrap() sandbox.Backend })
+		if !ok {
+			return nil
+		}
+		b = decorator.Unwrap()
+	}
+	return nil
 }
 
 // CallLease is what a call holds of a backend that is a [CallAdmitter].

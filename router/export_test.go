@@ -19,6 +19,13 @@ func (r *Router) Held() string {
 	return ""
 }
 
+// HeldGenerations counts what the call has to clean when it ends.
+func (c *Call) HeldGenerations() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.held)
+}
+
 // Known counts the sandboxes that the router knows.
 func (r *Router) Known() int {
 	r.known.mu.Lock()

@@ -102,6 +102,7 @@ var reasonWords = [...]struct{ reason, word string }{
 	{"too_large", "too_large"},
 	{"malformed", "malformed"},
 	{"busy", "busy"},
+	{"no_room", "no_room"},
 }
 
 func reasonWord(reason string) string {

@@ -47,4 +47,12 @@ func (c *Calls) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec, o
 	return c.router.Serve(ctx, key, spec, options, f)
 }
 
+// Report implements what package codeact asks of a router: what it tells of its
+// calls is passed on to a router that hears it.
+func (c *Calls) Report(event router.Event) {
+	if reporter, ok := c.router.(interface{ Report(event router.Event) }); ok {
+		reporter.Report(event)
+	}
+}
+
 func (c *Calls) labels(kind string) *labels { return c.i.kinds.of("", kind, sandbox.IsolationUnset) }

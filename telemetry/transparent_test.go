@@ -306,6 +306,57 @@ func TestADecoratedBackendPassesOnWhatRoutersTellABackend(t *testing.T) {
 	}
 }
 
+// admitting is a backend that owns its sandboxes for the length of calls.
+type admitting struct {
+	fakeBackend
+	calls int
+}
+
+func (b *admitting) Declarations() sandbox.Declarations {
+	return sandbox.Declarations{
+		EgressModes: sandbox.SetOf(sandbox.EgressClosed), OSFamilies: sandbox.SetOf(sandbox.OSPosix),
+		IsolationScopes: sandbox.SetOf(sandbox.ScopeConversation),
+	}
+}
+func (b *admitting) Dispose(context.Context, sandbox.Key, sandbox.DisposeOptions) error { return nil }
+func (b *admitting) AdmitCall(context.Context, sandbox.Key, sandbox.Spec) (router.CallLease, error) {
+	b.calls++
+	return b, nil
+}
+func (b *admitting) Context(ctx context.Context) context.Context { return ctx }
+func (b *admitting) Release()                                    { b.calls-- }
+
+func TestARouterFindsABackendThatAdmitsCallsBehindItsDecorator(t *testing.T) {
+	i, _ := recorded(t)
+	inner := &admitting{}
+	r, err := router.New(router.Config{Backends: []sandbox.Backend{i.Backend(inner)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call, err := r.Enter(t.Context(), sandbox.Key{Scope: "s", ThreadID: "t", AgentID: "a"}, sandbox.Spec{Kind: "k"}, router.CallOptions{})
+	if err != nil || inner.calls != 1 {
+		t.Fatalf("%d calls were admitted, %v", inner.calls, err)
+	}
+	if err := call.Finish(t.Context()); err != nil || inner.calls != 0 {
+		t.Errorf("%d calls are left, %v", inner.calls, err)
+	}
+}
+
+func TestReportsOfCallsGoOnToTheRoutersObserver(t *testing.T) {
+	i, _ := recorded(t)
+	var got []router.Event
+	r, err := router.New(router.Config{Observer: router.ObserverFunc(func(e router.Event) { got = append(got, e) })})
+	if err != nil {
+		t.Fatal(err)
+	}
+	event := router.ToolCallEnded{Tool: "execute_code"}
+	i.Calls(r).Report(event)
+	i.Calls(struct{ Router }{r}).Report(event) // one that hears nothing
+	if !reflect.DeepEqual(got, []router.Event{event}) {
+		t.Errorf("the observer heard %v", got)
+	}
+}
+
 func TestABackendWithoutOptionalInterfacesIsNotAskedForThem(t *testing.T) {
 	i, _ := recorded(t)
 	b := i.Backend(&fakeBackend{gives: fakeSandbox{new([]any)}})

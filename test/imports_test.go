@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"internal/egress/egresstest": {"internal/egress", "sandbox"},
 	"internal/tools/webports":    {},
 	"internal/mst/doctest":       {},
+	"internal/askedtest":         {},
 	"internal/worker": {
 		"guest", "internal/engine", "internal/helper", "internal/image", "internal/jail", "internal/kvm", "internal/linux",
 		"internal/linux/vfs", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap",

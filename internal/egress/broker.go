@@ -155,31 +155,28 @@ func (b *Broker) Close() {
 }
 
 // Serve answers a guest's message with a reply, whatever the message is. The
-// message must not change until then.
-func (b *Broker) Serve(ctx context.Context, message []byte) (reply []byte) {
+// message must not change until then. The reply to a request that was answered
+// takes the memory that room, unless it is nil, granted last; any other is small.
+func (b *Broker) Serve(ctx context.Context, message []byte, room Room) []byte {
+	into := &collector{room: room, whole: true}
 	_, failure := b.observed(func(seen *Observation) (*Response, *Error) {
 		request, failure := decodeRequest(message)
 		if failure != nil {
 			return nil, failure
 		}
-		response, failure := b.do(ctx, &request, seen)
-		if failure != nil {
-			return nil, failure
-		}
-		reply, failure = encodeResponse(response)
-		return response, failure
+		return b.do(ctx, &request, seen, into)
 	})
 	if failure != nil {
 		return encodeError(failure)
 	}
-	return reply
+	return into.bytes
 }
 
 // Do makes a request that is allowed and gives the answer, whatever its status.
 // An error is an [*Error].
 func (b *Broker) Do(ctx context.Context, request *Request) (*Response, error) {
 	response, failure := b.observed(func(seen *Observation) (*Response, *Error) {
-		return b.do(ctx, request, seen)
+		return b.do(ctx, request, seen, &collector{})
 	})
 	if failure != nil {
 		return nil, failure
@@ -220,7 +217,7 @@ func contained(do func() (*Response, *Error)) (response *Response, failure *Erro
 	return do()
 }
 
-func (b *Broker) do(ctx context.Context, request *Request, seen *Observation) (*Response, *Error) {
+func (b *Broker) do(ctx context.Context, request *Request, seen *Observation, into *collector) (*Response, *Error) {
 	decision := b.policy.Decide(request.Method, request.URL)
 	seen.Decision = decision
 	if isMethod(request.Method) {
@@ -266,7 +263,7 @@ func (b *Broker) do(ctx context.Context, request *Request, seen *Observation) (*
 		}
 	}
 	seen.Sent = int64(len(request.Body))
-	return b.exchange(ctx, conn, target, request, header)
+	return b.exchange(ctx, conn, target, request, header, into)
 }
 
 // enter waits for the request's turn. The context that it returns has the

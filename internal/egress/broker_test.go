@@ -281,7 +281,7 @@ func TestWhatHappenedIsObservedWithoutContents(t *testing.T) {
 	})
 	w.names["api.example.com"] = [][]netip.Addr{addrs("10.0.0.1", "93.184.216.34")}
 	b := w.broker(t, newPolicy(t, listing("api.example.com")), nil)
-	got := decodeReply(t, b.Serve(within(t), message(`{"method":"POST","url":"http://api.example.com/secret?token=1","headers":[["A","b"]]}`, 'b', 'o', 'd', 'y')))
+	got := decodeReply(t, b.Serve(within(t), message(`{"method":"POST","url":"http://api.example.com/secret?token=1","headers":[["A","b"]]}`, 'b', 'o', 'd', 'y'), nil))
 	if got.Status != 200 {
 		t.Fatalf("%+v", got.Error)
 	}
@@ -303,7 +303,7 @@ func TestWhatHappenedIsObservedWithoutContents(t *testing.T) {
 		"another method": {message(`{"method":"g\u001b","url":"http://api.example.com/"}`), egress.ReasonMethodMalformed, egress.KindMalformed, ""},
 	} {
 		before := len(w.seen)
-		b.Serve(within(t), row.message)
+		b.Serve(within(t), row.message, nil)
 		if seen := w.lastSeen(t); len(w.seen) != before+1 || seen.Decision.Reason != row.reason || seen.Failure != row.failure || seen.Method != row.method {
 			t.Errorf("%s: %+v", name, seen)
 		}
@@ -393,7 +393,7 @@ func BenchmarkServe(b *testing.B) {
 		request := message(fmt.Sprintf(`{"method":"GET","url":"%s://api.example.com/"}`, scheme))
 		b.Run(scheme, func(b *testing.B) {
 			for b.Loop() {
-				if got := decodeReply(b, broker.Serve(b.Context(), request)); got.Status != 200 {
+				if got := decodeReply(b, broker.Serve(b.Context(), request, nil)); got.Status != 200 {
 					b.Fatalf("%+v", got.Error)
 				}
 			}

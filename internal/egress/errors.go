@@ -33,12 +33,16 @@ const (
 	KindMalformed
 	// KindBusy: too many requests at once; nothing was sent.
 	KindBusy
+	// KindNoRoom: the host has no memory left for the answer, since it has so many
+	// others; the request was sent.
+	KindNoRoom
 	kindEnd
 )
 
 var kindNames = [kindEnd]string{
 	KindNone: "none", KindPolicy: "policy", KindName: "name", KindAddress: "address", KindConnect: "connect",
 	KindTLS: "tls", KindTimeout: "timeout", KindTooLarge: "too_large", KindMalformed: "malformed", KindBusy: "busy",
+	KindNoRoom: "no_room",
 }
 
 // String is the kind's name in messages.

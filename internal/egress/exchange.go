@@ -26,7 +26,7 @@ var errSecondConnection = errors.New("a second connection was asked for")
 //
 // The transport is made for this one connection: it has no proxy, no pool, no
 // second address and nothing to remember.
-func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, request *Request, header http.Header) (*Response, *Error) {
+func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, request *Request, header http.Header, into *collector) (*Response, *Error) {
 	url, same := target.url()
 	if !same {
 		return nil, fail(KindMalformed, nil, "the URL cannot be requested")
@@ -61,13 +61,14 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if failure != nil {
 		return nil, failure
 	}
-	body, failure := b.readBody(ctx, target, answer, unpack)
-	if failure != nil {
+	response := &Response{Status: answer.StatusCode, Reason: reasonText(answer), Header: fields, URL: target.String()}
+	if failure := into.begin(response); failure != nil {
 		return nil, failure
 	}
-	return &Response{
-		Status: answer.StatusCode, Reason: reasonText(answer), Header: fields, URL: target.String(), Body: body,
-	}, nil
+	if response.Body, failure = b.readBody(ctx, target, answer, unpack, into); failure != nil {
+		return nil, failure
+	}
+	return response, nil
 }
 
 // transportOver speaks HTTP/1.1 over a connection that is there already.
@@ -110,7 +111,7 @@ func noAnswer(ctx context.Context, target Target, err error) *Error {
 // readBody reads an answer's body, unpacked if that was asked for. The limit
 // counts what it grows to, so a small body that unpacks to a large one stops
 // there.
-func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Response, unpack bool) ([]byte, *Error) {
+func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Response, unpack bool, into *collector) ([]byte, *Error) {
 	limit := b.limits.ResponseBody
 	tooLarge := func() *Error {
 		return fail(KindTooLarge, nil, "the answer of %s is larger than %d bytes", target.Name(), limit)
@@ -120,7 +121,12 @@ func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Respo
 		return nil, tooLarge()
 	}
 	var from io.Reader = answer.Body
+	length := answer.ContentLength
+	if answer.Request.Method == http.MethodHead {
+		length = 0
+	}
 	if unpack {
+		length = -1
 		// Packed, it may be a little larger, but not without end: a stream of
 		// nothing unpacks to nothing.
 		packed, err := gzip.NewReader(io.LimitReader(answer.Body, limit+packedSlack))
@@ -132,11 +138,14 @@ func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Respo
 		}
 		from = packed
 	}
-	body, err := io.ReadAll(io.LimitReader(from, limit+1))
-	if int64(len(body)) > limit {
+	body, err := into.read(from, length, limit)
+	switch {
+	case errors.Is(err, errNoRoom):
+		return nil, fail(KindNoRoom, nil, "the answer of %s was given up: the host has as many bytes of answers as it takes for all sandboxes together; "+
+			"the request had been sent; try again later", target.Name())
+	case int64(len(body)) > limit:
 		return nil, tooLarge()
-	}
-	if err != nil {
+	case err != nil:
 		return nil, ended(ctx, KindConnect, err, "the answer of %s ended before it was complete", target.Name())
 	}
 	return body, nil

@@ -297,5 +297,5 @@ func ask(t testing.TB, b *egress.Broker, method, url string) reply {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return decodeReply(t, b.Serve(within(t), message(string(header))))
+	return decodeReply(t, b.Serve(within(t), message(string(header)), nil))
 }

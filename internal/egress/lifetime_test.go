@@ -147,7 +147,7 @@ func TestNoConnectionOutlivesItsRequest(t *testing.T) {
 		if want == "timeout" {
 			seconds = 1
 		}
-		got := decodeReply(t, b.Serve(within(t), message(fmt.Sprintf(`{"method":"GET","url":"https://%s","timeout":%d}`, path, seconds))))
+		got := decodeReply(t, b.Serve(within(t), message(fmt.Sprintf(`{"method":"GET","url":"https://%s","timeout":%d}`, path, seconds)), nil))
 		if got.kind() != want {
 			t.Errorf("%s: %s %+v", path, got.kind(), got.Error)
 		}

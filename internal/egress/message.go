@@ -224,9 +224,9 @@ type replyError struct {
 	} `json:"error"`
 }
 
-// encodeResponse gives the reply for an answer, or an error when its header is
-// beyond MaxHeaderBytes.
-func encodeResponse(response *Response) ([]byte, *Error) {
+// encodeHeader gives the reply for an answer up to its body, or an error when that
+// is beyond MaxHeaderBytes.
+func encodeHeader(response *Response) ([]byte, *Error) {
 	header := replyHeader{
 		Status: response.Status, Reason: response.Reason, URL: response.URL,
 		Headers: make([][2]string, 0, len(response.Header)),
@@ -238,14 +238,14 @@ func encodeResponse(response *Response) ([]byte, *Error) {
 	if len(text) > MaxHeaderBytes {
 		return nil, fail(KindTooLarge, nil, "the answer's header is larger than %d bytes", MaxHeaderBytes)
 	}
-	return join(text, response.Body), nil
+	return prefixed(text), nil
 }
 
 // encodeError gives the reply for an error.
 func encodeError(e *Error) []byte {
 	var reply replyError
 	reply.Error.Kind, reply.Error.Message = e.Kind.String(), e.Message
-	return join(encodeJSON(reply), nil)
+	return prefixed(encodeJSON(reply))
 }
 
 func encodeJSON(v any) []byte {
@@ -257,8 +257,9 @@ func encodeJSON(v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-func join(header, body []byte) []byte {
-	message := make([]byte, 0, prefixBytes+len(header)+len(body))
+// prefixed is a message without a body.
+func prefixed(header []byte) []byte {
+	message := make([]byte, 0, prefixBytes+len(header))
 	message = binary.LittleEndian.AppendUint32(message, uint32(len(header)))
-	return append(append(message, header...), body...)
+	return append(message, header...)
 }

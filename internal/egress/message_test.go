@@ -133,7 +133,7 @@ func FuzzServe(f *testing.F) {
 		f.Add(message(fmt.Sprintf(`{"method":%q,"url":%q,"headers":[["Host","evil.test"],["A","\u0100"]]}`, row.Method, row.URL)))
 	}
 	f.Fuzz(func(t *testing.T, b0 []byte) {
-		got := decodeReply(t, b.Serve(t.Context(), b0))
+		got := decodeReply(t, b.Serve(t.Context(), b0, nil))
 		if got.Error == nil || got.Error.Kind == "connect" {
 			t.Errorf("%q is answered with %+v", b0, got)
 		}

@@ -64,6 +64,10 @@ type AskFunc func(ctx context.Context, name string, request []byte, answer func(
 // guest sees the same as if there were no HostFunc at all.
 var ErrNotOffered = errors.New("not offered by the host")
 
+// ErrNoRoom is what a HostFunc returns that has done nothing, for want of memory
+// for the request, and can be called again later. The guest sees ENOBUFS.
+var ErrNoRoom = errors.New("the host has no room for the request")
+
 // Request is one run.
 type Request struct {
 	// Code is Python source text in UTF-8.

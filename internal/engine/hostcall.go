@@ -71,6 +71,8 @@ func (r *run) host(c *linux.HostCall) (cancel func(), e syscall.Errno) {
 			// answer would only race with the KeyboardInterrupt.
 		case errors.Is(err, ErrNotOffered):
 			c.Refuse(syscall.ENOSYS)
+		case errors.Is(err, ErrNoRoom):
+			c.Refuse(syscall.ENOBUFS)
 		case err != nil:
 			c.Answer([]byte(strings.ToValidUTF8(err.Error(), "\uFFFD")), true)
 		default:

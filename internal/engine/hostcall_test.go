@@ -55,6 +55,8 @@ func manners(_ context.Context, name string, request []byte) ([]byte, error) {
 		return []byte("ignored"), errors.New("it broke\xff")
 	case "panic":
 		panic("a mistake of the host's")
+	case "full":
+		return nil, engine.ErrNoRoom
 	}
 	return nil, fmt.Errorf("%q: %w", name, engine.ErrNotOffered)
 }
@@ -76,6 +78,7 @@ print('same')`, "same\n"},
 		"a reply that is too large":   {"try: call('too large')\nexcept OSError as e: print(e)", "[Errno 121] too large: the host's reply is too large\n"},
 		"an error of the host's":      {"try: call('fail')\nexcept OSError as e: print(e.errno, ascii(str(e)))", "121 '[Errno 121] fail: it broke\\ufffd'\n"},
 		"a panic of the host's":       {"try: call('panic')\nexcept OSError as e: print(e)", "[Errno 121] panic: the function failed in the host\n"},
+		"a host without room":         {"try: call('full')\nexcept OSError as e: print(e)", "[Errno 105] full: the host has no room for the request beside those of others; try again later\n"},
 		"an unknown name":             {"try: call('nothing')\nexcept OSError as e: print(e)", "[Errno 38] this sandbox does not offer nothing\n"},
 		"a long name":                 {"try: call('n' * 256)\nexcept OSError as e: print(e)", "[Errno 22] " + strings.Repeat("n", 80) + "...: the name of a call to the host is too long\n"},
 		"text instead of bytes":       {"try: call('echo', 'text')\nexcept TypeError: print('TypeError')", "TypeError\n"},

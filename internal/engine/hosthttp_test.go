@@ -192,7 +192,7 @@ func TestWhatKeepsAFetchFromAnAnswerIsAnOSError(t *testing.T) {
 	vm := machine(t, template(t, nil))
 	for kind, class := range map[string]string{
 		"policy": "PermissionError", "address": "PermissionError", "name": "gaierror", "connect": "ConnectionError",
-		"tls": "SSLError", "timeout": "TimeoutError", "too_large": "OSError", "malformed": "OSError", "busy": "OSError", "new": "OSError",
+		"tls": "SSLError", "timeout": "TimeoutError", "too_large": "OSError", "malformed": "OSError", "busy": "OSError", "no_room": "OSError", "new": "OSError",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			outputWith(t, vm, fmt.Sprintf(`

@@ -110,6 +110,9 @@ func (of *session) enter(ctx context.Context) (context.Context, func(), error) {
 // EnsureCanServe is the router's.
 func (of *session) EnsureCanServe(spec sandbox.Spec) error { return of.router.EnsureCanServe(spec) }
 
+// Report is the router's.
+func (of *session) Report(event router.Event) { of.router.Report(event) }
+
 // lossKey is the context's value for a *bool that Serve sets when what earlier
 // calls left is gone before this one began, as with a worker that was killed
 // meanwhile.

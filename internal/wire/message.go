@@ -82,6 +82,9 @@ type Answer struct {
 	// see.
 	Failed  bool
 	Failure string
+	// NoRoom, beside Failed: nothing was done, since the host has no memory for the
+	// request beside those of others. It can be asked again.
+	NoRoom bool
 	// Unknown: the host does not offer what was asked for.
 	Unknown bool
 }

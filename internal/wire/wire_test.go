@@ -84,7 +84,7 @@ func TestMessagesSurviveTheTrip(t *testing.T) {
 	run := Run{Code: []byte("print(1)\x00\xff"), Filename: "f.py", Timeout: time.Second, MaxOutput: 5, Echo: true, Host: true}
 	done := Done{ExitCode: -1, Exited: true, Value: "ä", Generation: "g", Kind: "timeout", Message: "m", Usable: true, Duration: 7}
 	ask := Ask{ID: ^uint32(0), Name: "http", Payload: []byte("\xfe")}
-	answer := Answer{ID: 1, Payload: []byte("\xff"), Failed: true, Failure: "no", Unknown: true}
+	answer := Answer{ID: 1, Payload: []byte("\xff"), Failed: true, Failure: "no", NoRoom: true, Unknown: true}
 	for _, c := range []struct{ in, out any }{
 		{&run, new(Run)}, {&done, new(Done)}, {&ask, new(Ask)}, {&answer, new(Answer)}, {&Withdraw{ID: 3}, new(Withdraw)},
 	} {

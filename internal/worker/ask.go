@@ -82,6 +82,8 @@ func (s *server) ask(number uint32) engine.AskFunc {
 				answer(nil, errNoHost)
 			case a.Unknown:
 				answer(nil, engine.ErrNotOffered)
+			case a.NoRoom:
+				answer(nil, engine.ErrNoRoom)
 			case a.Failed:
 				answer(nil, errors.New(a.Failure))
 			default:

@@ -66,6 +66,7 @@ func TestAProgramGetsTheHostsAnswer(t *testing.T) {
 	}{
 		{wire.Answer{Payload: []byte("reply")}, "reply"},
 		{wire.Answer{Failed: true, Failure: "broken"}, "error: broken"},
+		{wire.Answer{Failed: true, NoRoom: true, Failure: "x"}, "error: " + engine.ErrNoRoom.Error()},
 		{wire.Answer{Unknown: true}, "error: not offered by the host"},
 	} {
 		n := uint32(i + 1)

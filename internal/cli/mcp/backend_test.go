@@ -100,7 +100,7 @@ func TestWhatProgramsReachForIsLogged(t *testing.T) {
 	behind := &reporter{Backend: live}
 	b.open = func(context.Context) (sandbox.Backend, error) { return behind, nil }
 	var log bytes.Buffer
-	observer := requests{slog.New(slog.NewTextHandler(&log, nil))}
+	observer := newRequests(slog.New(slog.NewTextHandler(&log, nil)), nil)
 	b.ObserveEgress(func(o sandbox.EgressObservation) {
 		observer.Observe(router.EgressObserved{Backend: "b", EgressObservation: o})
 	})
@@ -109,8 +109,8 @@ func TestWhatProgramsReachForIsLogged(t *testing.T) {
 		{Host: "a.example", Port: 443, Allowed: true, Reason: "allowed"}, {Host: "\x1b[2J", Port: 80, Reason: "host"},
 	}})
 	for _, want := range []string{
-		`level=INFO msg="a program made a request" key=s/t/a allowed=true reason=allowed port=443 host=a.example`,
-		`level=WARN msg="a program made a request" key=s/t/a allowed=false reason=host port=80` + "\n", // and no word of the program
+		`level=INFO msg="a program made a request" key=s/t/a reason=allowed allowed=true port=443`,
+		`level=WARN msg="a program made a request" key=s/t/a reason=host allowed=false port=80` + "\n", // and no word of the program
 	} {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("%s is not in %s", want, &log)

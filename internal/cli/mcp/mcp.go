@@ -221,7 +221,7 @@ func run(ctx context.Context, o *Options) (err error) {
 		monitor = control.NewMonitor(backend)
 		routed = monitor
 	}
-	r, err := o.router(routed, logger)
+	r, err := o.router(routed, newRequests(logger, rules))
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ func run(ctx context.Context, o *Options) (err error) {
 }
 
 // router makes the router over a backend.
-func (o *Options) router(backend sandbox.Backend, logger *slog.Logger) (*router.Router, error) {
+func (o *Options) router(backend sandbox.Backend, observer router.Observer) (*router.Router, error) {
 	var isolation sandbox.Isolation
 	if err := isolation.UnmarshalText([]byte(o.MinIsolation.Value)); err != nil {
 		return nil, err
@@ -277,7 +277,7 @@ func (o *Options) router(backend sandbox.Backend, logger *slog.Logger) (*router.
 		cleanup = sandbox.CleanupDispose
 	}
 	return router.New(router.Config{
-		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: requests{logger},
+		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: observer,
 	})
 }
 
