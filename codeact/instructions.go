@@ -19,7 +19,7 @@ var absent = []string{"curses", "ensurepip", "idlelib", "pip", "readline", "tkin
 // configuration. Tests ask a real one whether it is.
 func (c Config) instructions() string {
 	sentences := []string{
-		"Programs run in a stock CPython 3 in a micro-VM of their own, with its standard library and whatever packages its image has; nothing can be installed.",
+		"Programs run in a stock CPython 3 in a sandbox of their own, with its standard library and whatever packages its image has; nothing can be installed.",
 		"Not there: " + strings.Join(absent, ", ") + ".",
 		"A program is statements: print what you need to see, since the value of a last expression is not shown. input() meets the end of the input at once.",
 		c.aboutState(),

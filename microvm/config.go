@@ -115,7 +115,9 @@ type Config struct {
 	// WorkerMemory is the ceiling on a worker process in bytes, everything
 	// included; when zero, Memory and 1 GiB.
 	WorkerMemory int64
-	// Enforcement is how the ceiling is enforced, EnforceCgroup when empty.
+	// Enforcement is how the ceiling is enforced, EnforceCgroup when empty: that
+	// needs a group which an operator has delegated (docs/operations.md), and
+	// without one Acquire fails. EnforceRlimit needs nothing.
 	Enforcement Enforcement
 	// CgroupRoot is the delegated control group of EnforceCgroup, absolute;
 	// /sys/fs/cgroup/maf-sandbox when empty.

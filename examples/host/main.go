@@ -90,7 +90,7 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 		}
 		_, _ = fmt.Fprintf(out, "%s/%s: %s\n", scope, thread, answer)
 	}
-	_, _ = fmt.Fprintln(out, "now: mst list, mst show ID, mst delete ID, mst purge-thread; Ctrl-C ends all of it")
+	_, _ = fmt.Fprintln(out, "now: mst list, mst show ID, mst delete ID, mst purge-thread --scope example --thread forecast; Ctrl-C ends all of it")
 	<-ctx.Done()
 	return nil
 }

@@ -72,7 +72,7 @@ func TestAnOperatorSeesAndRemovesTheConversationsOfTheExample(t *testing.T) {
 		}
 	}
 	says("example/forecast: stdout:", "35", "example/incident: stdout:", "42",
-		"now: mst list, mst show ID, mst delete ID, mst purge-thread; Ctrl-C ends all of it")
+		"now: mst list, mst show ID, mst delete ID, mst purge-thread --scope example --thread forecast; Ctrl-C ends all of it")
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -210,9 +210,17 @@ func (l *limited) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// maxLine bounds what is repeated of another program's words, in bytes: one that
+// is no Python may repeat the whole probe.
+const maxLine = 200
+
 func lastLine(b []byte) string {
 	lines := strings.Split(strings.TrimSpace(string(b)), "\n")
-	return strings.TrimSpace(lines[len(lines)-1])
+	line := strings.TrimSpace(lines[len(lines)-1])
+	if len(line) > maxLine {
+		line = strings.ToValidUTF8(line[:maxLine], "") + "..."
+	}
+	return line
 }
 
 // baseProgram finds the program file behind what answered.

@@ -90,7 +90,7 @@ func New(c Config) (*Server, error) {
 	s.sdk = sdk.NewServer(
 		&sdk.Implementation{Name: ServerName, Title: "Python sandbox", Version: c.Version},
 		&sdk.ServerOptions{
-			Instructions: "Run Python with " + codeact.Name + ", in a micro-VM of this session's own. " + ResetName + " puts it back to its start.",
+			Instructions: "Run Python with " + codeact.Name + ", in a sandbox of this session's own. " + ResetName + " puts it back to its start.",
 			Logger:       c.Logger,
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		},

@@ -77,7 +77,7 @@ A yardstick is a command that prints another product's medians as JSON,
 	cli.ImageFlag(fl, &o.Image)
 	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
-	fl.StringVar(&o.Native, "native", "python3", "compare with this interpreter: a `PATH`")
+	fl.StringVar(&o.Native, "native", "python3", "compare with the interpreter at this `PATH`")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd
 }

@@ -38,8 +38,8 @@ func newBuildCmd(c *common) *cobra.Command {
 		},
 	}
 	fl := cmd.Flags()
-	fl.StringVar(&o.Python, "python", "", "interpreter to capture: a `PATH` (default: the first python3)")
-	fl.StringVar(&o.Venv, "venv", "", "virtual environment to capture: a `DIR`")
+	fl.StringVar(&o.Python, "python", "", "capture the interpreter at this `PATH` (default: the first python3)")
+	fl.StringVar(&o.Venv, "venv", "", "capture the virtual environment in this `DIR`")
 	fl.StringVar(&buildName, "name", image.DefaultName, "call the image `NAME`")
 	fl.BoolVar(&asJSON, "json", false, "as one JSON object")
 	return cmd

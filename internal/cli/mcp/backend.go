@@ -47,7 +47,7 @@ func newBackend(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbo
 		return nil, err
 	}
 	c := microvm.Config{
-		Private: true, Image: o.Image, CacheDir: cache, Memory: o.Memory.Bytes, MaxOutput: int(o.MaxOutput.Bytes),
+		Private: true, Image: o.Image, CacheDir: cache, Engine: microvm.Engine(o.Engine.Value), Memory: o.Memory.Bytes, MaxOutput: int(o.MaxOutput.Bytes),
 		StartupTimeout: startupTimeout, Grace: grace, Pool: spares, PrivateHosts: private, Logger: logger,
 		Progress: func(step string) { logger.Info("the first sandbox", "waits_for", step) },
 	}

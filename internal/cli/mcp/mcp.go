@@ -39,6 +39,7 @@ type Options struct {
 	Memory    cli.Size
 	Timeout   cli.Duration
 	MaxOutput cli.Size
+	Engine    cli.Choice
 	Limits    cli.Choice
 	// Cleanup says when a sandbox is cleaned: one of the words above.
 	Cleanup      cli.Choice
@@ -119,9 +120,10 @@ any local user can reach it.`,
 	fl.Var(&o.Memory, "memory", "memory for Python objects")
 	fl.Var(&o.Timeout, "timeout", "stop a program after this time")
 	fl.Var(&o.MaxOutput, "max-output", "stop a program when it has written more than this")
+	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
 	fl.Var(&o.Cleanup, "cleanup", "when a sandbox is cleaned: after the session, or reset or disposed of after each call")
-	fl.Var(&o.MinIsolation, "min-isolation", "refuse to serve with less isolation than this")
+	fl.Var(&o.MinIsolation, "min-isolation", "refuse to serve with less isolation than this `LEVEL`: none, runtime, os_process, container, hardened_container, microvm or vm")
 	fl.StringArrayVar(&o.Allow, "allow", nil, "let programs reach this `HOST` over HTTP; can be repeated")
 	fl.StringArrayVar(&o.AllowPrivate, "allow-private", nil, "the same for a `HOST` on a private or loopback address")
 	fl.StringVar(&o.HTTP, "http", "", "serve over HTTP at this `ADDRESS`, host:port")
@@ -252,6 +254,9 @@ func run(ctx context.Context, o *Options) (err error) {
 		defer func() { release(); <-warming }()
 	}
 	if o.HTTP == "" {
+		if o.Factory.Streams.InTTY {
+			_, _ = fmt.Fprintf(o.Factory.Streams.Err, "%s: waiting for an MCP client on standard input; Ctrl-C ends\n", cli.Program) // a hint only
+		}
 		err := server.ServeStreams(ctx, in, o.Factory.Streams.Out)
 		if err != nil && ctx.Err() == nil {
 			return fmt.Errorf("the client's connection: %w", err)
@@ -276,9 +281,15 @@ func (o *Options) router(backend sandbox.Backend, observer router.Observer) (*ro
 	if o.Cleanup.Value == cleanupDispose {
 		cleanup = sandbox.CleanupDispose
 	}
-	return router.New(router.Config{
+	r, err := router.New(router.Config{
 		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: observer,
 	})
+	if isolation == router.DefaultMinIsolation && errors.Is(err, sandbox.ErrIsolationNotPermitted) {
+		reached := backend.Isolation()
+		return nil, fmt.Errorf("without KVM a traced process stands in for the virtual machine, of isolation %s: "+
+			"'maf-sandbox doctor' says what KVM needs, and --min-isolation %[1]s is content with less: %w", reached, sandbox.ErrIsolationNotPermitted)
+	}
+	return r, err
 }
 
 // server makes the server over a router.

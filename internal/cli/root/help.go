@@ -29,6 +29,9 @@ func help(s *streams.Streams, c *cobra.Command) {
 
 	title("Usage")
 	fmt.Fprintf(&b, "  %s\n", c.UseLine())
+	if c.HasAvailableSubCommands() {
+		fmt.Fprintf(&b, "  %s COMMAND [flags]\n", c.CommandPath())
+	}
 	if c.Example != "" {
 		title("Examples")
 		b.WriteString(c.Example + "\n")
