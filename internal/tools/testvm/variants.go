@@ -22,6 +22,9 @@ const (
 	backend = "TheBackendConforms$|SeesNothing|IsKilledCosts|" + ceiling
 	// ceiling finds the backend's test of its memory ceiling.
 	ceiling = "TheCeilingIs"
+	// bothSelections finds CodeAct under both of a router's selections; the other
+	// scenarios are the same for root, and slow in emulation.
+	bothSelections = "BothSelections"
 	// forGood finds what cannot be taken back before the next start of the VM.
 	forGood = "ForbiddenForGood"
 )
@@ -53,7 +56,7 @@ var rows = []row{
 	{plan.Root, "internal/worker", ""},
 	{plan.Root, "internal/supervise", ""},
 	{plan.Root, "internal/engine", ""},
-	{plan.Root, "test/live", ""},
+	{plan.Root, "test/live", bothSelections},
 
 	{plan.SystemdRoot, "internal/cgroup", realSystemd},
 	{plan.SystemdRoot, "internal/supervise", controlGroup},
