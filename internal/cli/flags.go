@@ -129,7 +129,7 @@ func (c *Choice) Type() string { return strings.Join(c.Choices, "|") }
 func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if err := check(cmd, args); err != nil {
-			return &UsageError{err}
+			return &UsageError{Err: err}
 		}
 		return nil
 	}

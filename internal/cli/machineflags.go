@@ -62,7 +62,7 @@ func LimitsFlag(fl *pflag.FlagSet, limits *Choice) {
 func (m *MachineFlags) Options(progress func(string)) (Options, error) {
 	o := Options{Image: m.Image, Memory: m.Memory.Bytes, Engine: m.Engine.Value, Limits: m.Limits.Value, Progress: progress}
 	if err := o.MinIsolation.UnmarshalText([]byte(m.MinIsolation.Value)); err != nil {
-		return o, &UsageError{err}
+		return o, &UsageError{Err: err}
 	}
 	for _, list := range []struct {
 		flag  string
@@ -72,7 +72,7 @@ func (m *MachineFlags) Options(progress func(string)) (Options, error) {
 		for _, name := range list.names {
 			h, err := sandbox.ParseHost(name)
 			if err != nil {
-				return o, &UsageError{fmt.Errorf("%s: %w", list.flag, err)}
+				return o, &UsageError{Err: fmt.Errorf("%s: %w", list.flag, err)}
 			}
 			*list.to = append(*list.to, h)
 		}

@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
@@ -39,20 +40,14 @@ var exitMeanings = []struct {
 	{ExitUsage, "The command line makes no sense, or a confirmation is missing."},
 	{ExitAbsent, "The sandbox is not there, and every host was asked."},
 	{ExitDeclined, "The operator said no."},
-	{signalStatus(os.Interrupt), "Ctrl-C. Other signals end with 128 and their number too: SIGTERM 143, SIGHUP 129."},
+	{exits.Signal(os.Interrupt), "Ctrl-C. Other signals end with 128 and their number too: SIGTERM 143, SIGHUP 129."},
 	{ExitPipe, "Nobody reads what is written; nothing is said."},
 }
 
 // UsageError is a command line that makes no sense.
-type UsageError struct{ Err error }
+type UsageError = exits.UsageError
 
-// Error gives what is wrong, naming the flag or argument.
-func (e *UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap gives the error inside.
-func (e *UsageError) Unwrap() error { return e.Err }
-
-func usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+func usagef(format string, args ...any) error { return exits.Usagef(format, args...) }
 
 // statusError ends the program with a status; all there is to say was said.
 type statusError int
@@ -76,31 +71,26 @@ func (e *SignalError) Error() string { return fmt.Sprintf("ended by signal: %v",
 
 var errUnconfirmed = errors.New("confirmation required; pass --yes")
 
-// exits is the one table from error class to exit status; the first row that
-// matches counts. A silent class has said, or has, nothing to say.
-var exits = []struct {
-	match  func(error) bool
-	status func(error) int
-	silent bool
-}{
-	{is[statusError], func(err error) int { return int(as[statusError](err)) }, true},
-	{is[*UsageError], fixed(ExitUsage), false},
-	{same(errUnconfirmed), fixed(ExitUsage), false},
-	{is[*absentError], func(err error) int { return as[*absentError](err).status }, false},
-	{same(streams.ErrPipe), fixed(ExitPipe), true},
-	{is[*SignalError], func(err error) int { return signalStatus(as[*SignalError](err).Signal) }, true},
-	{func(error) bool { return true }, fixed(ExitFailed), false},
+// statuses is the one table from error class to exit status.
+var statuses = exits.Table{
+	{Match: exits.Is[statusError], Status: func(err error) int { return int(exits.As[statusError](err)) }, Silent: true},
+	{Match: exits.Is[*UsageError], Status: exits.Fixed(ExitUsage)},
+	{Match: exits.Same(errUnconfirmed), Status: exits.Fixed(ExitUsage)},
+	{Match: exits.Is[*absentError], Status: func(err error) int { return exits.As[*absentError](err).status }},
+	{Match: exits.Same(streams.ErrPipe), Status: exits.Fixed(ExitPipe), Silent: true},
+	{Match: exits.Is[*SignalError], Status: func(err error) int { return exits.Signal(exits.As[*SignalError](err).Signal) }, Silent: true},
+	{Match: exits.Any, Status: exits.Fixed(ExitFailed)},
 }
 
 // ExitStatus gives the exit status for what a command returned.
 func ExitStatus(err error) int {
-	status, _ := classify(err)
+	status, _ := statuses.Classify(err)
 	return status
 }
 
 // Message gives the lines to show for err, empty if there is nothing to say.
 func Message(err error) string {
-	if _, silent := classify(err); silent {
+	if _, silent := statuses.Classify(err); silent {
 		return ""
 	}
 	return Program + ": " + view.Sentence(err.Error()) + "\n" + hint(err)
@@ -112,42 +102,6 @@ func hint(err error) string {
 		return "Nobody but you may have access to this folder, and a link is not followed: " + mendFolder + "; MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
 	}
 	return ""
-}
-
-func classify(err error) (status int, silent bool) {
-	if err == nil {
-		return 0, true
-	}
-	for _, row := range exits {
-		if row.match(err) {
-			return row.status(err), row.silent
-		}
-	}
-	return ExitFailed, false
-}
-
-func is[T error](err error) bool {
-	var t T
-	return errors.As(err, &t)
-}
-
-func as[T error](err error) T {
-	var t T
-	errors.As(err, &t)
-	return t
-}
-
-func same(target error) func(error) bool {
-	return func(err error) bool { return errors.Is(err, target) }
-}
-
-func fixed(status int) func(error) int { return func(error) int { return status } }
-
-func signalStatus(s os.Signal) int {
-	if n, ok := s.(syscall.Signal); ok {
-		return 128 + int(n)
-	}
-	return 128 + int(syscall.SIGINT)
 }
 
 // withSignals runs work under a context that the signals that ask a program to
@@ -178,7 +132,7 @@ func withSignals(ctx context.Context, work func(context.Context) error) error {
 	ended := context.Cause(ctx)
 	cancel(nil)
 	<-watched
-	if is[*SignalError](ended) {
+	if exits.Is[*SignalError](ended) {
 		return ended
 	}
 	return err

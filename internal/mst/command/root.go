@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 )
 
@@ -30,7 +31,7 @@ func Main(f *Factory) int {
 func Run(ctx context.Context, f *Factory, args []string) int {
 	cmd, err := execute(ctx, f, args)
 	if msg := Message(err); msg != "" {
-		if is[*UsageError](err) {
+		if exits.Is[*UsageError](err) {
 			msg += fmt.Sprintf("Try '%s --help'.\n", cmd.CommandPath())
 		}
 		_, _ = fmt.Fprint(f.Streams.Err, msg) // if this fails there is nowhere left to say so
@@ -64,8 +65,8 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 				continue
 			}
 		}
-		if err != nil && !started && !is[*UsageError](err) {
-			err = &UsageError{err}
+		if err != nil && !started && !exits.Is[*UsageError](err) {
+			err = &UsageError{Err: err}
 		}
 		return cmd, cmp.Or(err, shown)
 	}
