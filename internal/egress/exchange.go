@@ -49,6 +49,11 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 		return nil, noAnswer(ctx, target, err)
 	}
 	defer func() { _ = answer.Body.Close() }()
+	// A server that sees the connection end with the time may still answer
+	// that end: what comes then is no answer to the request.
+	if err := ctx.Err(); err != nil {
+		return nil, noAnswer(ctx, target, err)
+	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return nil, fail(KindConnect, nil, "%s answered in another protocol than was asked for", target.Name())
 	}
@@ -67,6 +72,10 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	}
 	if response.Body, failure = b.readBody(ctx, target, answer, unpack, into); failure != nil {
 		return nil, failure
+	}
+	// A body without a length ends with its connection, whoever ended that.
+	if err := ctx.Err(); err != nil {
+		return nil, noAnswer(ctx, target, err)
 	}
 	return response, nil
 }

@@ -180,3 +180,55 @@ func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
 	}
 	b.Close()
 }
+
+// TestAnAnswerToTheEndOfTheTimeIsNone has servers that answer when the
+// connection is closed because the time is over.
+func TestAnAnswerToTheEndOfTheTimeIsNone(t *testing.T) {
+	w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
+	for name, first := range map[string]string{
+		"the whole answer":      "",
+		"the end of its body":   "HTTP/1.1 200 OK\r\n\r\nhalf an ans",
+		"the end of its header": "HTTP/1.1 200 OK\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) {
+				c.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return newTardy(first), nil }
+			})
+			// Which of the two the transport sees first is up to chance.
+			for range 30 {
+				request := get("http://api.example.com/")
+				request.Timeout = 2 * time.Millisecond
+				_, err := b.Do(within(t), request)
+				_ = failed(t, err, egress.KindTimeout)
+			}
+		})
+	}
+}
+
+// tardy is a connection that gives the rest of an answer once it is closed.
+type tardy struct {
+	net.Conn // none: what is not below is not called
+
+	first  string
+	closed chan struct{}
+	once   sync.Once
+}
+
+func newTardy(first string) *tardy { return &tardy{first: first, closed: make(chan struct{})} }
+
+func (c *tardy) Read(p []byte) (int, error) {
+	if c.first != "" {
+		n := copy(p, c.first)
+		c.first = c.first[n:]
+		return n, nil
+	}
+	<-c.closed
+	return copy(p, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), io.EOF
+}
+
+func (c *tardy) Write(p []byte) (int, error) { return len(p), nil }
+
+func (c *tardy) Close() error {
+	c.once.Do(func() { close(c.closed) })
+	return nil
+}
