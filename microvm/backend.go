@@ -266,12 +266,12 @@ func (b *Backend) startFailure(ctx context.Context, err error) error {
 	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: err}
 }
 
-// over is what an operation says whose context is over; started tells whether
-// it had its turn.
+// over is what an operation says whose context is over, or whose time is up a moment
+// before its context says so; started tells whether it had its turn.
 func over(ctx context.Context, op string, started bool) error {
 	e := &sandbox.OpError{Op: op, Class: sandbox.ErrCanceled, Usable: !started}
 	switch {
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case errors.Is(ctx.Err(), context.Canceled):
 	case started:
 		e.Class = sandbox.ErrTimeout
 	default:

@@ -13,9 +13,8 @@ const (
 	// thousand programs that post to a slow server would hold 16 GiB of the host's.
 	maxAskedTogether = 16 * maxAskedBytes
 	// maxAnsweredTogether bounds the answers to all sandboxes of a backend, in
-	// bytes, from the first byte that arrives until they are written. The one of
-	// each sandbox that is being written is there twice more, encoded and in its
-	// frame.
+	// bytes, from the first byte that arrives until they are written, which copies
+	// none of the large ones (wire.Writer.WriteAnswer).
 	maxAnsweredTogether = 16 * maxAskedBytes
 	// freeAsk is the size in bytes up to which an ask or an answer is never refused
 	// for the sake of others: a request without a body. MaxAsks of them bound each

@@ -72,9 +72,11 @@ func unavailable(detail string, cause error) error {
 	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrUnavailable, Detail: detail, Cause: cause}
 }
 
-// SetupError is the cause of a sandbox.ErrUnavailable when this machine is not
-// set up for the sandboxes of a configuration.
+// SetupError is the cause of a sandbox.ErrUnavailable when this machine cannot
+// enforce the memory ceiling of a configuration.
 type SetupError struct {
+	// Enforcement is how it was to be enforced.
+	Enforcement Enforcement
 	// Problem is one line: what is missing, and what is needed.
 	Problem string
 	// Mend are the commands that put it right, in order, for a shell of the
@@ -82,5 +84,11 @@ type SetupError struct {
 	Mend []string
 }
 
-// Error is the problem.
-func (e *SetupError) Error() string { return e.Problem }
+// Error is the problem, and what can be done about it.
+func (e *SetupError) Error() string {
+	choice := "another Config.Enforcement than " + string(e.Enforcement) + " (EnforceRlimit needs no setup)"
+	if len(e.Mend) == 0 {
+		return e.Problem + "; choose " + choice
+	}
+	return e.Problem + "; have an operator type SetupError.Mend (docs/operations.md), or choose " + choice
+}

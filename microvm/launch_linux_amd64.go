@@ -116,13 +116,14 @@ func (thisSystem) launch(c Config, file, id string, o ownership) (supervisor, er
 	if err != nil {
 		return nil, unavailable("no supervisor", err)
 	}
-	return supervised{s, id}, nil
+	return supervised{s, id, c.Enforcement}, nil
 }
 
 // supervised is package supervise in the words of this one.
 type supervised struct {
 	*supervise.Supervisor
-	id string // that its image must have, or empty
+	id          string // that its image must have, or empty
+	enforcement Enforcement
 }
 
 func (s supervised) Acquire(ctx context.Context) (process, error) {
@@ -136,13 +137,13 @@ func (s supervised) Acquire(ctx context.Context) (process, error) {
 	case errors.As(err, &failed) && failed.Kind == string(engine.KindRefused) && s.id != "":
 		return nil, otherImage(s.id, failed.Message)
 	case errors.As(err, &failed):
-		return nil, startFailure(failed)
+		return nil, startFailure(failed, s.enforcement)
 	}
 	return nil, err
 }
 
 // startFailure is what acquire says of a worker that did not start.
-func startFailure(e *supervise.StartError) error {
+func startFailure(e *supervise.StartError, how Enforcement) error {
 	o := &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: e}
 	switch engine.Kind(e.Kind) {
 	case engine.KindMemory:
@@ -150,8 +151,8 @@ func startFailure(e *supervise.StartError) error {
 	case engine.KindUnavailable:
 		o.Class = sandbox.ErrUnavailable
 	}
-	if len(e.Mend) > 0 {
-		o.Detail, o.Cause = "the memory ceiling cannot be enforced", &SetupError{Problem: e.Message, Mend: e.Mend}
+	if e.Ceiling {
+		o.Detail, o.Cause = "the memory ceiling cannot be enforced", &SetupError{Enforcement: how, Problem: e.Message, Mend: e.Mend}
 	}
 	return o
 }

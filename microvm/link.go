@@ -70,7 +70,7 @@ type call struct {
 }
 
 // exchange makes a call and waits for its end. A context that is canceled has
-// the call interrupted; of one that meets its deadline the worker knows itself.
+// a run interrupted; of one that meets its deadline the worker knows itself.
 // After an error the connection is of no further use.
 func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	var payload []byte
@@ -93,7 +93,7 @@ func (l *link) exchange(ctx context.Context, c call) (wire.Done, error) {
 	defer l.setActive(0)
 	// Before the call is written, which may take its time: a worker remembers an
 	// interrupt of a call that is still to come.
-	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c.patience) })()
+	defer context.AfterFunc(ctx, func() { l.interrupt(ctx, number, c) })()
 	if err := l.w.Write(wire.Frame{Kind: c.kind, Call: number, Payload: payload}); err != nil {
 		return wire.Done{}, err
 	}
@@ -165,21 +165,17 @@ func (l *link) answer(number uint32, a wire.Answer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.asks.answered(a.ID)
-	// Under the lock: that one is there twice is not in the budget.
-	b, err := wire.Encode(a)
-	if err != nil {
-		l.close() // an answer that is missing must not pass for a late one
-		return
-	}
-	l.say(wire.Frame{Kind: wire.KindAnswer, Call: number, Payload: b})
+	l.write(func() error { return l.aside.WriteAnswer(number, a) })
 }
 
-// say sends on the side line. A worker that does not take it in has had its time:
-// nobody waits for it a second time, and the exchange fails.
-func (l *link) say(f wire.Frame) {
+// write has something sent on the side line. A worker that does not take it in has
+// had its time: nobody waits for it a second time, and the exchange fails. So it
+// does for an answer that cannot be sent, which must not pass for a late one.
+// Precondition: mu is held.
+func (l *link) write(send func() error) {
 	err := l.side.SetWriteDeadline(time.Now().Add(slack))
 	if err == nil {
-		err = l.aside.Write(f)
+		err = send()
 	}
 	if err != nil {
 		l.close()
@@ -198,14 +194,17 @@ func (l *link) setActive(number uint32) {
 }
 
 // interrupt has a call cut short that is still under way, and gives it a last
-// moment.
-func (l *link) interrupt(ctx context.Context, number uint32, patience time.Duration) {
+// moment. A reset is done sooner than it is interrupted, and half of one is no state
+// to go on from: it has the moment alone.
+func (l *link) interrupt(ctx context.Context, number uint32, c call) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	// Of its deadline the worker knows itself.
 	if d, ok := ctx.Deadline(); l.active != number || ok && !time.Now().Before(d) {
 		return
 	}
-	_ = l.conn.SetDeadline(time.Now().Add(patience)) // a failure makes the exchange fail
-	l.say(wire.Frame{Kind: wire.KindInterrupt, Call: number})
+	_ = l.conn.SetDeadline(time.Now().Add(c.patience)) // a failure makes the exchange fail
+	if c.kind != wire.KindReset {
+		l.write(func() error { return l.aside.Write(wire.Frame{Kind: wire.KindInterrupt, Call: number}) })
+	}
 }

@@ -326,7 +326,8 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 // of a millisecond.
 const resetTimeout = 30 * time.Second
 
-// Reset implements sandbox.Sandbox.
+// Reset implements sandbox.Sandbox. A reset that has begun is done, whether or not
+// its context is canceled meanwhile.
 func (s *Sandbox) Reset(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, resetTimeout)
 	defer cancel()

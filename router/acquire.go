@@ -48,8 +48,14 @@ type acquisition struct {
 
 func (a *acquisition) spot() spot { return spot{a.provider, a.spec.Kind} }
 
+// isKnown says whether a sandbox is the one that the router handed out last.
+func (a *acquisition) isKnown(s sandbox.Sandbox) bool {
+	known, ok := a.router.known.at(a.key, a.spot())
+	return ok && same(known.sandbox, s)
+}
+
 func (a *acquisition) remember(s sandbox.Sandbox, how Adoption) {
-	a.router.known.remember(a.key, a.spot(), instance{s.ID(), a.spec.ExecutionContract})
+	a.router.known.remember(a.key, a.spot(), instance{s.ID(), a.spec.ExecutionContract, s})
 	a.adoption = how
 }
 
@@ -160,7 +166,7 @@ func (a *acquisition) serve(ctx context.Context) (sandbox.Sandbox, error) {
 // create asks the backend, and disposes of what it gave when that must not be
 // used at all.
 func (a *acquisition) create(ctx context.Context) (sandbox.Sandbox, error) {
-	s, err := a.provider.backend.Acquire(ctx, a.key, a.spec)
+	s, err := a.provider.backend.Acquire(ctx, a.key, a.router.told(a.spec, a.provider))
 	if err != nil {
 		return nil, err
 	}
@@ -215,7 +221,8 @@ func broken(s sandbox.Sandbox, p *provider) error {
 // else by disposing of it and creating another.
 //
 // When the caller gives up on the way, nothing is remembered, so that whoever
-// acquires next begins again.
+// acquires next begins again. A sandbox that the router handed out, whose program
+// has reset it and now keeps it busy, is not disposed of for that.
 func (a *acquisition) adopt(ctx context.Context, s sandbox.Sandbox) (sandbox.Sandbox, error) {
 	if a.provider.has(sandbox.CapSnapshot) {
 		resetCtx, cancel := context.WithTimeout(ctx, a.router.config.Reclaim.Timeout)
@@ -228,7 +235,7 @@ func (a *acquisition) adopt(ctx context.Context, s sandbox.Sandbox) (sandbox.San
 			a.remember(s, AdoptionReset)
 			return s, nil
 		}
-		if ctx.Err() != nil {
+		if ctx.Err() != nil || errors.Is(err, sandbox.ErrQueuedTimeout) && a.isKnown(s) {
 			return nil, err
 		}
 	}

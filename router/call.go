@@ -189,7 +189,8 @@ func (c *Call) confirm(ctx context.Context, gone remains) {
 			c.held = append(c.held, gone)
 		}
 	}()
-	confirmed = c.router.remove(ctx, c.provider, c.key, gone.disposal(place{c.key, c.spec.Kind})) == nil
+	options := sandbox.DisposeOptions{Kind: c.spec.Kind, InstanceID: gone.id}
+	confirmed = c.router.remove(ctx, c.provider, c.key, options) == nil
 }
 
 // hold remembers what the call leaves in a sandbox that it has acquired, and gives
@@ -202,11 +203,15 @@ func (c *Call) hold(left remains) (replaced []remains) {
 	now, known := c.router.known.at(c.key, spot{c.provider, c.spec.Kind})
 	there := false
 	c.held = slices.DeleteFunc(c.held, func(m remains) bool {
-		same := m.id == left.id || m.current() == left.id
-		there = there || same
-		if same || !known || m.id == now.id || m.current() == now.id {
+		if m.id == left.id || same(left.sandbox, m.sandbox) {
+			again := there
+			there = true
+			return again
+		}
+		if !known || m.id == now.id || same(now.sandbox, m.sandbox) {
 			return false
 		}
+		m.id = m.current() // which no program replaces any more
 		replaced = append(replaced, m)
 		return true
 	})

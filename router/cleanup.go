@@ -215,7 +215,7 @@ func (r *Router) tidy(ctx context.Context, at place, m remains) error {
 	}
 	event.After, event.Duration = m.current(), time.Since(started)
 	if event.Err == nil {
-		r.known.remember(at.key, spot{m.provider, at.kind}, instance{event.After, m.contract})
+		r.known.remember(at.key, spot{m.provider, at.kind}, instance{event.After, m.contract, m.sandbox})
 	}
 	r.observe(event)
 	return event.Err

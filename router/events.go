@@ -10,7 +10,8 @@ import (
 // Observer is told what a router does, for an audit or for measurements. It is
 // called while the router works, in the goroutine of the caller: it must be
 // quick, may be called from several goroutines at once, and must not call the
-// router.
+// router. What programs do, EgressObserved and HostToolCalled, comes from other
+// goroutines, and the program waits for it.
 type Observer interface {
 	Observe(event Event)
 }
@@ -99,6 +100,20 @@ type EgressObserved struct {
 	sandbox.EgressObservation
 }
 
+// HostToolCalled is one call of a tool of the host by a program in a sandbox, as
+// soon as it has ended or nobody waits for it any more. Calls that reach no
+// function, such as those of unknown names, are none. Nothing in it is the
+// program's or the tool's text.
+type HostToolCalled struct {
+	Backend string
+	// ToolCaller is the sandbox whose program called.
+	sandbox.ToolCaller
+	// Tool is the name that the host gave it.
+	Tool     string
+	Duration time.Duration
+	Outcome  ToolOutcome
+}
+
 // ToolCallEnded is one call of a tool by a model, all its cleanup included. The
 // layer that offers the tool reports it ([Router.Report]); the events of the
 // call's sandbox have the same key.
@@ -122,6 +137,7 @@ func (SandboxCleaned) event()  {}
 func (SandboxDisposed) event() {}
 func (ScopeDisposed) event()   {}
 func (EgressObserved) event()  {}
+func (HostToolCalled) event()  {}
 func (ToolCallEnded) event()   {}
 
 // EgressReporter is a backend that can tell what its sandboxes reach for. New

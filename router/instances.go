@@ -12,9 +12,27 @@ type spot struct {
 	kind     string
 }
 
-// instance is the generation that the router handed out or cleaned last, and
-// the contract under which it was used.
-type instance struct{ id, contract string }
+// instance is the generation that the router handed out or cleaned last, the
+// contract under which it was used, and its sandbox.
+type instance struct {
+	id, contract string
+	sandbox      sandbox.Sandbox
+}
+
+// same says whether two values are one sandbox. They need not be equal, since
+// decorators make new ones: they have the same generation, which a program may
+// replace at any moment.
+func same(a, b sandbox.Sandbox) bool {
+	for {
+		before := a.ID()
+		if b.ID() == before {
+			return true
+		}
+		if a.ID() == before {
+			return false
+		}
+	}
+}
 
 // instances are the sandboxes that the router knows. A sandbox that is not
 // among them may hold anybody's data. The zero value is empty and ready. There

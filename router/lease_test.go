@@ -283,3 +283,75 @@ func TestOtherLayersReportToTheObserver(t *testing.T) {
 		t.Errorf("the observer heard %v", got)
 	}
 }
+
+// askedFor is a sandbox that tells when somebody asks for its generation.
+type askedFor struct {
+	sandbox.Sandbox
+	asked func()
+}
+
+func (s askedFor) ID() string {
+	id := s.Sandbox.ID()
+	s.asked()
+	return id
+}
+
+// The program of a call can reset its sandbox at any moment while the call acquires
+// again: the sandbox lives on, whichever generation is asked for when.
+func TestAResetWhileItsCallAcquiresCostsNoLiveSandbox(t *testing.T) {
+	for moment := range 40 {
+		b := snapshots()
+		var inner sandbox.Sandbox
+		left := -1 // how often the generation is asked for until the reset
+		b.spoil = func(s sandbox.Sandbox) sandbox.Sandbox {
+			inner = s
+			return askedFor{s, func() {
+				if left--; left == -1 {
+					left = -2
+					if err := inner.Reset(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+			}}
+		}
+		left = -2
+		call, s := enter(t, newRouter(t, lenient(b)), mainKey, pythonSpec)
+		isNil(t, "a reset by the program", s.Reset(t.Context()))
+		left = moment
+		again, err := call.Acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = -2
+		run(t, again, `print "x"`, "x")
+		if t.Failed() {
+			t.Fatalf("reset when the generation is asked for the %d. time: %s", moment+1, b.ops())
+		}
+		isNil(t, "Finish", call.Finish(t.Context()))
+	}
+}
+
+func TestASandboxThatIsBusyAfterAResetByItsProgramIsNotDisposedOf(t *testing.T) {
+	b := snapshots()
+	config := lenient(b)
+	config.Reclaim.Timeout = 200 * time.Millisecond
+	call, s := enter(t, newRouter(t, config), mainKey, pythonSpec)
+	isNil(t, "a reset by the program", s.Reset(t.Context()))
+	gate := sandboxtest.NewGate()
+	defer gate.Release()
+	b.Script(sandboxtest.OpRunCode, held(gate))
+	busy := make(chan error, 1)
+	go func() {
+		_, err := s.RunCode(context.Background(), `print "x"`, time.Minute)
+		busy <- err
+	}()
+	<-gate.Entered()
+	_, err := call.Acquire(t.Context())
+	is(t, err, sandbox.ErrQueuedTimeout)
+	gate.Release()
+	isNil(t, "the program that kept it busy", <-busy)
+	again, err := call.Acquire(t.Context())
+	isNil(t, "Acquire when it is free", err)
+	run(t, again, `print "x"`, "x")
+	isNil(t, "Finish", call.Finish(t.Context()))
+}

@@ -109,6 +109,27 @@ var outcomeWords = []string{"disposed", "unconfirmed", "kept"}
 // String is the outcome in one word.
 func (o Outcome) String() string { return text(outcomeWords, "outcome", o) }
 
+// ToolOutcome is how the call of a host's tool ended.
+type ToolOutcome uint8
+
+// The outcomes of calls.
+const (
+	// ToolReturned: it gave a result. Whether that fits into an answer is found out
+	// later.
+	ToolReturned ToolOutcome = iota
+	// ToolFailed: it gave an error.
+	ToolFailed
+	// ToolPanicked: it panicked, or ended its goroutine.
+	ToolPanicked
+	// ToolAbandoned: nobody waited for it any more; it may go on.
+	ToolAbandoned
+)
+
+var toolOutcomeWords = []string{"returned", "failed", "panicked", "abandoned"}
+
+// String is the outcome in one word.
+func (o ToolOutcome) String() string { return text(toolOutcomeWords, "outcome", o) }
+
 func text[W ~uint8](words []string, what string, value W) string {
 	if int(value) < len(words) {
 		return words[value]

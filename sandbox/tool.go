@@ -75,8 +75,11 @@ type Tool struct {
 	// The text of an error is shown to the program, so it must not hold what
 	// programs may not know. A panic is shown as a failure without details. It
 	// is called from any goroutine, for several calls at the same time.
-	Call func(ctx context.Context, arguments json.RawMessage) (any, error)
+	Call ToolFunc
 }
+
+// ToolFunc is the function of a tool, see Tool.Call.
+type ToolFunc = func(ctx context.Context, arguments json.RawMessage) (any, error)
 
 // Validate reports every problem of the tool, joined: each is a [*RefusalError]
 // that matches [ErrInvalid].
@@ -183,6 +186,19 @@ func (h *HostTools) Tools() []Tool {
 		return nil
 	}
 	return slices.Clone(h.tools)
+}
+
+// Decorated is a copy of the tools whose functions are what decorate makes of each:
+// for who records or measures calls. All that they declare stays.
+func (h *HostTools) Decorated(decorate func(t Tool) ToolFunc) *HostTools {
+	c := h.clone()
+	if c == nil {
+		return nil
+	}
+	for i := range c.tools {
+		c.tools[i].Call = decorate(c.tools[i])
+	}
+	return c
 }
 
 // clone copies the tools with their lists and maps.

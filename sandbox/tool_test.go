@@ -163,3 +163,38 @@ func TestForWhomAToolIsCalledIsInItsContextOnly(t *testing.T) {
 		t.Errorf("got %+v, %t", got, ok)
 	}
 }
+
+func TestDecoratedToolsDeclareTheSame(t *testing.T) {
+	if got := (*sandbox.HostTools)(nil).Decorated(nil); got != nil {
+		t.Errorf("no tools became %v", got)
+	}
+	h, err := sandbox.NewHostTools(
+		sandbox.Tool{Name: "a", Call: nothing, Identity: sandbox.IdentityUser, MaxResult: 10}, sandbox.Tool{Name: "b", Call: nothing},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	called := ""
+	d := h.Decorated(func(t sandbox.Tool) sandbox.ToolFunc {
+		return func(ctx context.Context, arguments json.RawMessage) (any, error) {
+			called += t.Name
+			return t.Call(ctx, arguments)
+		}
+	})
+	plain := sandbox.Spec{Kind: "k", Requires: sandbox.SetOf(sandbox.CapHostTools), HostTools: h}
+	decorated := plain
+	decorated.HostTools = d
+	if err := errors.Join(decorated.Validate(), plain.Changed(decorated, "test")); err != nil {
+		t.Error(err)
+	}
+	for _, tools := range []*sandbox.HostTools{h, d} { // what was decorated stays as it was
+		for _, tool := range tools.Tools() {
+			if _, err := tool.Call(t.Context(), nil); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if called != "ab" {
+		t.Errorf("called %q", called)
+	}
+}

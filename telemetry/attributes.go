@@ -16,6 +16,7 @@ const (
 	keyErrorType = attribute.Key("error.type")
 	keyAllowed   = attribute.Key("sandbox.egress.allowed")
 	keyReason    = attribute.Key("sandbox.egress.reason")
+	keyTool      = attribute.Key("sandbox.tool.name") // of the host, as the host calls it
 
 	// On spans.
 	keyIsolation  = attribute.Key("sandbox.isolation")

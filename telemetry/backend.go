@@ -75,11 +75,13 @@ func (b *Backend) Isolation() sandbox.Isolation { return b.isolation }
 func (b *Backend) Declarations() sandbox.Declarations { return b.backend.Declarations() }
 
 // Acquire is the backend's, in a span. The sandbox is decorated, and the same
-// value as long as the backend's is.
+// value as long as the backend's is; so are the functions of the spec's tools.
 func (b *Backend) Acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	l := b.labels(spec.Kind)
 	ctx, r := b.i.begin(ctx, opAcquire, l)
-	s, err := b.backend.Acquire(ctx, key, spec)
+	inner := spec
+	inner.HostTools = b.tools(spec.HostTools, l)
+	s, err := b.backend.Acquire(ctx, key, inner)
 	if r.recording() {
 		r.set(b.i.identity(key)...)
 		r.set(keyEgress.String(spec.Egress.String()))

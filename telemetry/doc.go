@@ -21,6 +21,7 @@
 //	├── sandbox.acquire
 //	├── sandbox.reset         only when a sandbox must be made clean first
 //	├── sandbox.run
+//	│   ├── sandbox.tool      each call of a tool of the host
 //	│   └── sandbox.egress    each attempt to reach a host
 //	└── sandbox.reset         the cleanup; or sandbox.reclaim, or sandbox.dispose
 //
@@ -29,7 +30,7 @@
 //
 // # Metrics
 //
-//	sandbox.operation.duration   histogram, s   operation, outcome, error.type, kind, backend
+//	sandbox.operation.duration   histogram, s   operation, outcome, error.type, kind, backend; of tools their name
 //	sandbox.admission.wait       histogram, s   kind, backend, exclusive
 //	sandbox.count                up-down        state, kind, backend
 //	sandbox.acquisitions         counter        adoption, kind, backend
@@ -47,5 +48,5 @@
 // ([sandbox.ErrorType]). A host's name is recorded only if the spec lists it,
 // otherwise the reason of the refusal alone. Who a sandbox is for is recorded only
 // with Config.Identities. What a program decides are numbers and choices: sizes, an
-// exit status, durations, reasons.
+// exit status, durations, reasons, and which of the host's tools it calls.
 package telemetry

@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -112,7 +113,11 @@ func liveHost(t *testing.T, s *sdk, timeout time.Duration) (*telemetry.Calls, *c
 	}
 	calls := i.Calls(r)
 	tool, err := codeact.NewTool(calls, codeact.Config{
-		AgentID: mainKey.AgentID, Timeout: timeout, Allow: allow, Logger: logger,
+		AgentID: mainKey.AgentID, Timeout: timeout, Allow: allow, Logger: logger, Tools: []sandbox.Tool{{
+			Name: "fail", Call: func(_ context.Context, arguments json.RawMessage) (any, error) {
+				return nil, errors.New(string(arguments))
+			},
+		}},
 		Caller: func(context.Context) codeact.Caller {
 			return codeact.Caller{Scope: mainKey.Scope, ThreadID: mainKey.ThreadID}
 		},
@@ -143,6 +148,8 @@ func TestACallInARealSandboxIsOneTreeWithoutAWordOfTheProgram(t *testing.T) {
 	_, tool, log := liveHost(t, s, time.Minute)
 	ctx, span := s.tracer.Start(t.Context(), "request")
 	outcome := execute(ctx, t, tool, `
+try: call_tool("fail", word="`+secret+`")
+except Exception as e: print(e)
 print("`+secret+`", http_get("http://`+webAddress+`/`+secret+`")["body"])
 for url in "http://`+secret+`.example/", "http://`+secret+`.example:8080/", "ftp://`+webAddress+`/`+secret+`":
     try: http_get(url)
@@ -157,10 +164,11 @@ raise KeyError("`+secret+`")
 		t.Fatalf("the program reported %q", text)
 	}
 	// The sandbox vouches for itself, so that nothing is reset before the run.
-	equal(t, "the tree", s.tree("sandbox.egress.reason", "server.address", "process.exit.code"), `request
+	equal(t, "the tree", s.tree("sandbox.tool.name", "sandbox.egress.reason", "server.address", "process.exit.code"), `request
   sandbox.call
     sandbox.acquire
     sandbox.run process.exit.code=1
+      sandbox.tool sandbox.tool.name=fail Error: tool_failed
       sandbox.egress sandbox.egress.reason=allowed server.address=`+webAddress+`
       sandbox.egress sandbox.egress.reason=host_not_listed Error: host_not_listed
       sandbox.egress sandbox.egress.reason=port_not_allowed Error: port_not_allowed

@@ -104,14 +104,18 @@ func (m *machine) Close() error { return m.backend.Close() }
 // StartFailure is what the user hears of a sandbox that did not start.
 func StartFailure(err error) error {
 	var op *sandbox.OpError
+	var setup *microvm.SetupError
+	const mends = "; '" + Program + " doctor' says what mends it"
 	switch {
 	case !errors.As(err, &op):
 		return err
 	case errors.Is(err, sandbox.ErrTimeout):
 		// Not a program's time limit, which has a status of its own.
 		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: fmt.Sprintf("no sandbox was ready within %v", startupTimeout)}
+	case errors.As(err, &setup): // in the words of a command line
+		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: op.Detail + ": " + setup.Problem + "; --limits rlimit needs no setup" + mends}
 	case errors.Is(err, sandbox.ErrUnavailable):
-		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: Explain(err) + "; '" + Program + " doctor' says what mends it"}
+		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: Explain(err) + mends}
 	}
 	return err
 }

@@ -34,6 +34,12 @@ func TestASandboxThatDoesNotStartIsExplained(t *testing.T) {
 		want string
 	}{
 		{"the host lacks something", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrUnavailable, Cause: fs.ErrPermission}, "unavailable", "permission denied" + hint},
+		{
+			"the ceiling cannot be enforced", &sandbox.OpError{
+				Op: "acquire", Class: sandbox.ErrUnavailable, Detail: "the memory ceiling cannot be enforced",
+				Cause: &microvm.SetupError{Enforcement: microvm.EnforceCgroup, Problem: "no root", Mend: []string{"sudo x"}},
+			}, "unavailable", "the memory ceiling cannot be enforced: no root; --limits rlimit needs no setup" + hint,
+		},
 		{"it takes too long", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrTimeout}, "unavailable", "no sandbox was ready within 2m0s"},
 		{"the user gave up", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrCanceled}, "canceled", "acquire: canceled"},
 		{"something is broken", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrInternal, Detail: "odd"}, "internal", "odd"},

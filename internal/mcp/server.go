@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -45,7 +47,8 @@ type Config struct {
 	// end of a call.
 	KeepState bool
 	// Tool is what execute_code is like; AgentID, Caller, KeepsState, Shape and
-	// Logger are filled in.
+	// Logger are filled in. None of its Tools may ask for approval: the server can
+	// ask nobody, and whether a client does is the client's affair.
 	Tool codeact.Config
 	// Version is this program's, for clients.
 	Version string
@@ -74,7 +77,8 @@ type Server struct {
 	sessions map[*sdk.ServerSession]*session // guarded by mu
 }
 
-// New makes a server. Nothing is started. Errors are those of codeact.NewTool.
+// New makes a server. Nothing is started. Errors are those of codeact.NewTool, and
+// a *sandbox.RefusalError for tools of the host that ask for approval.
 func New(c Config) (*Server, error) {
 	c.Progress = cmp.Or(c.Progress, DefaultProgress)
 	if c.Logger == nil {
@@ -85,6 +89,9 @@ func New(c Config) (*Server, error) {
 	model, err := s.newSession("")
 	if err != nil {
 		return nil, err
+	}
+	if model.tool.ApprovalRequired() {
+		return nil, refuseAsking(c.Tool.Tools)
 	}
 	s.life, s.end = context.WithCancel(context.Background())
 	s.sdk = sdk.NewServer(
@@ -97,6 +104,20 @@ func New(c Config) (*Server, error) {
 	)
 	s.addTools(model.tool)
 	return s, nil
+}
+
+// refuseAsking says which tools of the host ask for approval.
+func refuseAsking(tools []sandbox.Tool) error {
+	var asking []string
+	for i := range tools {
+		if tools[i].RequiresApproval || tools[i].Identity == sandbox.IdentityUser {
+			asking = append(asking, fmt.Sprintf("%q", tools[i].Name))
+		}
+	}
+	return &sandbox.RefusalError{
+		Reason: sandbox.ErrNotSupported, Subject: "config.Tool.Tools", Asked: "a person's approval for " + strings.Join(asking, ", "),
+		Allowed: "tools that need none, since an MCP server can ask nobody before a program calls them", Decider: "package mcp",
+	}
 }
 
 // Serve serves one client over a transport until its session ends or ctx is

@@ -341,3 +341,29 @@ func TestAServerWithoutWhatItNeedsIsRefused(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestToolsThatAskForApprovalAreRefused(t *testing.T) {
+	b := sandboxtest.New(sandboxtest.Config{Isolation: sandbox.IsolationMicroVM})
+	r, err := router.New(router.Config{Backends: []sandbox.Backend{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(context.Context, json.RawMessage) (any, error) { return nil, nil } //nolint:nilnil // nothing to say
+	plain := sandbox.Tool{Name: "plain", Call: call, Identity: sandbox.IdentityApp}
+	for name, tool := range map[string]sandbox.Tool{
+		"it asks":              {Name: "asks", Call: call, RequiresApproval: true},
+		"it acts for the user": {Name: "asks", Call: call, Identity: sandbox.IdentityUser},
+	} {
+		_, err := mcp.New(mcp.Config{Router: r, Tool: codeact.Config{Tools: []sandbox.Tool{plain, tool}}})
+		var refusal *sandbox.RefusalError
+		if !errors.As(err, &refusal) || !errors.Is(err, sandbox.ErrNotSupported) || !strings.Contains(err.Error(), `"asks"`) ||
+			strings.Contains(err.Error(), "plain") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	s, err := mcp.New(mcp.Config{Router: r, Tool: codeact.Config{Tools: []sandbox.Tool{plain}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}

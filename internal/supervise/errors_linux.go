@@ -32,6 +32,8 @@ type StartError struct {
 	Kind string
 	// Message is one line.
 	Message string
+	// Ceiling says that the limits cannot be enforced as Limits wants it.
+	Ceiling bool
 	// Mend are the commands that put it right, in order, for a shell of the
 	// operator; none if no command can, or it is not known.
 	Mend []string

@@ -247,7 +247,7 @@ func (p *process) failure(err error) *StartError {
 	if e := (*StartError)(nil); errors.As(err, &e) {
 		s = *e
 	} else if errors.Is(err, cgroup.ErrSetup) || errors.Is(err, cgroup.ErrSystemd) {
-		s.Kind, s.Mend = "unavailable", mend(err)
+		s.Kind, s.Ceiling, s.Mend = "unavailable", true, mend(err)
 	}
 	if p != nil {
 		select {

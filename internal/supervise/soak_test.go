@@ -4,6 +4,7 @@ package supervise
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -129,7 +130,9 @@ func cycle(t *testing.T, s *Supervisor) bool {
 			_ = unix.Kill(pids[rand.IntN(len(pids))], unix.SIGKILL)
 		}
 	}
-	w, err := s.Acquire(bound(t))
+	ctx, cancel := context.WithTimeout(context.Background(), hang) // not bound, which keeps it for the whole soak
+	defer cancel()
+	w, err := s.Acquire(ctx)
 	if e := (*StartError)(nil); errors.As(err, &e) {
 		return false
 	}
@@ -156,7 +159,7 @@ func cycle(t *testing.T, s *Supervisor) bool {
 	if errors.Is(err, unix.ESRCH) {
 		err = nil
 	}
-	if err := errors.Join(err, w.Release(bound(t))); err != nil {
+	if err := errors.Join(err, w.Release(ctx)); err != nil {
 		t.Error(err)
 	}
 	return true
