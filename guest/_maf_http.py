@@ -3,7 +3,7 @@
 A call "http" of the host carries a request and brings the answer. Both are a
 32-bit length (little endian), that many bytes of JSON, and the body:
 
-  request  {"method", "url", "headers": [[name, value], ...], "timeout"}
+  request  {"method", "url", "headers": [[name, value], ...], "timeout", "unpack"}
   answer   {"status", "reason", "headers", "url"}
   or       {"error": {"kind", "message"}}
 """
@@ -20,6 +20,14 @@ _SIZE = struct.Struct("<I")
 _FRAMING = ("content-length", "transfer-encoding")
 
 
+class NobodyListens(PermissionError, ConnectionRefusedError):
+    """Nobody listens there inside the sandbox, and outside is not allowed.
+
+    Both are so: programs that wait for a server of their own to come up look for
+    the one, those that ask what they may do for the other.
+    """
+
+
 def _failure(kind, message):
     """The exception for a kind of error."""
     if kind in ("policy", "address"):
@@ -28,10 +36,13 @@ def _failure(kind, message):
         return TimeoutError(errno.ETIMEDOUT, message)
     if kind == "connect":
         return ConnectionError(errno.EHOSTUNREACH, message)
-    if kind == "name":
-        from socket import EAI_NONAME, gaierror
+    if kind == "refused":
+        return ConnectionRefusedError(errno.ECONNREFUSED, message)
+    if kind in ("name", "lookup"):
+        import socket
 
-        return gaierror(EAI_NONAME, message)
+        number = socket.EAI_NONAME if kind == "name" else socket.EAI_AGAIN
+        return socket.gaierror(number, message)
     if kind == "tls":
         try:
             from ssl import SSLError
@@ -42,9 +53,12 @@ def _failure(kind, message):
     return OSError(numbers.get(kind, errno.EIO), message)
 
 
-def exchange(method, url, headers, body=b"", timeout=None):
-    """Have the host send a request; give its answer's head and body."""
-    head = {"method": method, "url": url, "headers": headers, "timeout": timeout}
+def exchange(method, url, headers, body=b"", timeout=None, unpack=False):
+    """Have the host send a request; give its answer's head and body.
+
+    With unpack the body may come compressed and is what was compressed.
+    """
+    head = {"method": method, "url": url, "headers": headers, "timeout": timeout, "unpack": unpack}
     head = json.dumps(head).encode()
     try:
         answer = call("http", b"".join((_SIZE.pack(len(head)), head, body)))
@@ -64,8 +78,12 @@ def fetch(method, url, body=b"", content_type=None):
     """What http_get and http_post do."""
     if not isinstance(url, str):
         raise TypeError("a URL is text, not " + type(url).__name__)
+    try:
+        body = memoryview(body)
+    except TypeError:
+        raise TypeError("body is text or bytes, not " + type(body).__name__) from None
     headers = [] if content_type is None else [["Content-Type", content_type]]
-    head, content = exchange(method, url, headers, memoryview(body))
+    head, content = exchange(method, url, headers, body, unpack=True)
     got = {}
     for name, value in head["headers"]:
         got[name] = got[name] + ", " + value if name in got else value
@@ -185,8 +203,12 @@ class Line:
         except PermissionError as e:
             if self._refused:
                 text = "nothing listens there inside the sandbox, and for outside: " + e.strerror
-                raise ConnectionRefusedError(errno.ECONNREFUSED, text) from None
+                raise NobodyListens(errno.EACCES, text) from None
             raise
+        except TimeoutError as e:
+            # A server that says nothing lets a request be sent all the same.
+            self._answer = io.BufferedReader(_Silence(e))
+            return
         lines = ["HTTP/1.1 %d %s" % (head["status"], head.get("reason") or "")]
         for name, value in head["headers"]:
             # The answer to HEAD tells the length of a body that it does not have.
@@ -197,6 +219,19 @@ class Line:
         lines += "Connection: close", "", ""
         text = "\r\n".join(lines).encode("latin-1", "replace")
         self._answer = io.BufferedReader(io.BytesIO(text + content))
+
+
+class _Silence(io.RawIOBase):
+    """An answer that did not come in time."""
+
+    def __init__(self, error):
+        self._error = error
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        raise self._error
 
 
 _LOOPBACK = ("localhost", "::1", "[::1]")

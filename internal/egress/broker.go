@@ -70,9 +70,9 @@ type Config struct {
 	Roots *x509.CertPool
 	// Limits bound the sandbox's requests.
 	Limits Limits
-	// Unpack asks servers for gzip when the guest says nothing of encodings,
-	// and unpacks what they send. Otherwise bodies go through as they are.
-	Unpack bool
+	// OwnAddrs gives the addresses of this host, to which no name may lead without
+	// a permission; nil for those of its network interfaces.
+	OwnAddrs func() ([]netip.Addr, error)
 	// Observe, if set, is told of every request when it ends, before the guest
 	// is. It may be called from several goroutines at once, and the request
 	// waits for it.
@@ -107,7 +107,7 @@ type Broker struct {
 	dial     Dial
 	roots    *x509.CertPool
 	limits   Limits
-	unpack   bool
+	own      func() ([]netip.Addr, error)
 	observe  func(Observation)
 
 	// places has one token for each request that is on its way, waiting one for
@@ -131,7 +131,7 @@ func NewBroker(config Config) (*Broker, error) {
 	}
 	b := &Broker{
 		policy: config.Policy, resolver: config.Resolver, dial: config.Dial, roots: config.Roots,
-		limits: limits, unpack: config.Unpack, observe: config.Observe,
+		limits: limits, own: config.OwnAddrs, observe: config.Observe,
 		places: make(chan struct{}, limits.Concurrent), waiting: make(chan struct{}, limits.Waiting),
 	}
 	if b.resolver == nil {
@@ -139,6 +139,9 @@ func NewBroker(config Config) (*Broker, error) {
 	}
 	if b.dial == nil {
 		b.dial = dialTCP
+	}
+	if b.own == nil {
+		b.own = interfaceAddrs
 	}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b, nil
@@ -211,10 +214,15 @@ func (b *Broker) observed(do func(*Observation) (*Response, *Error)) (*Response,
 func contained(do func() (*Response, *Error)) (response *Response, failure *Error) {
 	defer func() {
 		if fault := recover(); fault != nil {
-			response, failure = nil, fail(KindConnect, fmt.Errorf("panic: %v\n%s", fault, debug.Stack()), "the request met a fault of the broker")
+			response, failure = nil, faulty(fault)
 		}
 	}()
 	return do()
+}
+
+// faulty makes the error of a panic, in the function that recovered it.
+func faulty(fault any) *Error {
+	return fail(KindConnect, fmt.Errorf("panic: %v\n%s", fault, debug.Stack()), "the request met a fault of the broker")
 }
 
 func (b *Broker) do(ctx context.Context, request *Request, seen *Observation, into *collector) (*Response, *Error) {

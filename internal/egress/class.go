@@ -17,6 +17,9 @@ const (
 	ClassPublic
 	// ClassLoopback is this host.
 	ClassLoopback
+	// ClassOwn is this host too, by a public address of its own: what listens there
+	// need not be open to the Internet. [Classify] does not know it, a broker does.
+	ClassOwn
 	// ClassPrivate is the network of an organisation: RFC 1918, RFC 4193.
 	ClassPrivate
 	// ClassShared is a provider's side of a carrier-grade NAT: RFC 6598.
@@ -50,7 +53,7 @@ const (
 )
 
 var classNames = [classEnd]string{
-	ClassInvalid: "invalid", ClassPublic: "public", ClassLoopback: "loopback", ClassPrivate: "private",
+	ClassInvalid: "invalid", ClassPublic: "public", ClassLoopback: "loopback", ClassOwn: "host's own", ClassPrivate: "private",
 	ClassShared: "shared (carrier-grade NAT)", ClassLinkLocal: "link-local", ClassMetadata: "metadata service",
 	ClassUnspecified: "unspecified", ClassMulticast: "multicast", ClassBroadcast: "broadcast",
 	ClassMapped: "IPv4-mapped", ClassNAT64: "NAT64", Class6to4: "6to4", ClassTeredo: "Teredo",
@@ -68,7 +71,7 @@ func (c Class) String() string {
 // private says whether a host's permission for private targets opens the class.
 // What is left out, metadata and link-local above all, needs its own listing.
 func (c Class) private() bool {
-	return c == ClassPrivate || c == ClassLoopback || c == ClassShared
+	return c == ClassPrivate || c == ClassLoopback || c == ClassShared || c == ClassOwn
 }
 
 // dialable says whether a listed literal of the class is one host that can be
@@ -95,17 +98,20 @@ var blocks = parseBlocks([]struct {
 	prefixes []string
 }{
 	{ClassMetadata, []string{
-		"169.254.169.254/32", // AWS, Azure, Google, Oracle, DigitalOcean and others
-		"169.254.170.2/32",   // AWS ECS credentials
-		"169.254.170.23/32",  // AWS EKS credentials
-		"169.254.0.23/32",    // Tencent
-		"100.100.100.200/32", // Alibaba
-		"168.63.129.16/32",   // Azure's wire server: looks public, is not
-		"192.0.0.192/32",     // Oracle Classic
-		"fd00:ec2::254/128",  // AWS
-		"fd00:ec2::23/128",   // AWS EKS credentials
-		"fd20:ce::254/128",   // Google
-		"fd00:42::42/128",    // Scaleway
+		"169.254.169.254/32",     // AWS, Azure, Google, Oracle, DigitalOcean and others
+		"169.254.170.2/32",       // AWS ECS credentials
+		"169.254.170.23/32",      // AWS EKS credentials
+		"169.254.0.23/32",        // Tencent
+		"100.100.100.200/32",     // Alibaba
+		"168.63.129.16/32",       // Azure's wire server: looks public, is not
+		"192.0.0.192/32",         // Oracle Classic
+		"fd00:ec2::254/128",      // AWS
+		"fd00:ec2::23/128",       // AWS EKS credentials
+		"fd20:ce::254/128",       // Google
+		"fd00:42::42/128",        // Scaleway
+		"fd00:c1::a9fe:a9fe/128", // Oracle
+		"fd00:a9fe:a9fe::1/128",  // Akamai (Linode)
+		"fd00:100::100:200/128",  // Alibaba
 	}},
 	{ClassUnspecified, []string{"0.0.0.0/8", "::/128"}},
 	{ClassLoopback, []string{"127.0.0.0/8", "::1/128"}},

@@ -20,6 +20,7 @@ func TestEveryKindOfAddressHasItsClass(t *testing.T) {
 		"fe80::1%eth0": egress.ClassLinkLocal, "2606::1%eth0": egress.ClassLinkLocal,
 		"169.254.169.254": egress.ClassMetadata, "100.100.100.200": egress.ClassMetadata, "168.63.129.16": egress.ClassMetadata,
 		"169.254.170.2": egress.ClassMetadata, "fd00:ec2::254": egress.ClassMetadata, "fd20:ce::254": egress.ClassMetadata,
+		"fd00:c1::a9fe:a9fe": egress.ClassMetadata, "fd00:a9fe:a9fe::1": egress.ClassMetadata, "fd00:100::100:200": egress.ClassMetadata,
 		"0.0.0.0": egress.ClassUnspecified, "0.1.2.3": egress.ClassUnspecified, "::": egress.ClassUnspecified,
 		"224.0.0.1": egress.ClassMulticast, "239.255.255.255": egress.ClassMulticast, "ff02::1": egress.ClassMulticast,
 		"255.255.255.255":  egress.ClassBroadcast,

@@ -23,42 +23,127 @@ func dialTCP(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 	return conn, nil
 }
 
-// maxAttempts bounds how many addresses of a host are tried.
-const maxAttempts = 4
+const (
+	// maxAttempts bounds how many addresses of a host are tried.
+	maxAttempts = 4
+	// attemptDelay is how long an address is tried before the next one is tried
+	// beside it: RFC 8305, section 5.
+	attemptDelay = 250 * time.Millisecond
+)
 
-// connect dials the addresses in their order until one answers. Each has an
-// equal share of the time that is left, so that one that is silent does not
-// keep the next from its turn.
+// attempt is what became of dialling an address.
+type attempt struct {
+	conn net.Conn
+	addr netip.AddrPort
+	err  error
+}
+
+// connect dials the addresses in turn until one answers, and the next one beside
+// it when one is silent: a family that leads nowhere costs [attemptDelay] and no
+// more. Nothing that was begun is left when it returns.
 func (b *Broker) connect(ctx context.Context, target Target, addrs []netip.AddrPort) (net.Conn, netip.AddrPort, *Error) {
+	addrs = alternate(addrs)
 	addrs = addrs[:min(len(addrs), maxAttempts)]
-	var first error
-	for i, addr := range addrs {
+	racing, end := context.WithCancel(ctx)
+	attempts, running := make(chan attempt), 0
+	defer func() {
+		end()
+		for ; running > 0; running-- {
+			if late := <-attempts; late.err == nil {
+				_ = late.conn.Close()
+			}
+		}
+	}()
+	turn := time.NewTimer(0)
+	defer turn.Stop()
+	var failed []error
+	for {
 		if ctx.Err() != nil {
-			break
+			addrs = nil
 		}
-		conn, err := b.attempt(ctx, addr, len(addrs)-i)
-		if err == nil {
-			return conn, addr, nil
+		next := turn.C
+		if len(addrs) == 0 {
+			if running == 0 {
+				return nil, netip.AddrPort{}, noConnection(ctx, target, failed)
+			}
+			next = nil
 		}
-		if first == nil {
-			first = err
+		select {
+		case <-next:
+			running++
+			go func(addr netip.AddrPort) { attempts <- b.attempt(racing, addr) }(addrs[0])
+			addrs = addrs[1:]
+			turn.Reset(attemptDelay)
+		case got := <-attempts:
+			running--
+			if got.err == nil {
+				return got.conn, got.addr, nil
+			}
+			failed = append(failed, got.err)
+			turn.Reset(0)
 		}
+	}
+}
+
+// attempt dials. A panic of the dialler's is an error, as everywhere in a request.
+func (b *Broker) attempt(ctx context.Context, addr netip.AddrPort) (made attempt) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			made = attempt{addr: addr, err: faulty(fault)}
+		}
+	}()
+	conn, err := b.dial(ctx, addr)
+	return attempt{conn, addr, err}
+}
+
+// alternate orders addresses so that the families take turns, beginning with that
+// of the first: RFC 8305, section 4.
+func alternate(addrs []netip.AddrPort) []netip.AddrPort {
+	if len(addrs) == 0 {
+		return nil
+	}
+	var families [2][]netip.AddrPort
+	for _, addr := range addrs {
+		family := 0
+		if addr.Addr().Is4() != addrs[0].Addr().Is4() {
+			family = 1
+		}
+		families[family] = append(families[family], addr)
+	}
+	ordered := make([]netip.AddrPort, 0, len(addrs))
+	for i := range addrs {
+		for _, family := range families {
+			if i < len(family) {
+				ordered = append(ordered, family[i])
+			}
+		}
+	}
+	return ordered
+}
+
+// noConnection says why no address could be connected to. It names none: those of
+// a name may be the organisation's own affair, and a literal is its own name.
+func noConnection(ctx context.Context, target Target, failed []error) *Error {
+	// Where nobody listens, somebody is there: that says more than silence.
+	for _, err := range failed {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return ended(ctx, KindRefused, err, "could not connect to %s on port %d: %s", target.Name(), target.Port(), syscall.ECONNREFUSED)
+		}
+	}
+	var first error // none when the time was over before
+	if len(failed) > 0 {
+		first = failed[0]
+	}
+	var fault *Error
+	if errors.As(first, &fault) {
+		return fault
 	}
 	why := "the connection failed"
 	var number syscall.Errno
 	if errors.As(first, &number) {
 		why = number.Error()
 	}
-	return nil, netip.AddrPort{}, ended(ctx, KindConnect, first, "could not connect to %s at %s: %s", target.Name(), addrs[0], why)
-}
-
-func (b *Broker) attempt(ctx context.Context, addr netip.AddrPort, left int) (net.Conn, error) {
-	if deadline, ok := ctx.Deadline(); ok && left > 1 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, time.Until(deadline)/time.Duration(left))
-		defer cancel()
-	}
-	return b.dial(ctx, addr)
+	return ended(ctx, KindConnect, first, "could not connect to %s on port %d: %s", target.Name(), target.Port(), why)
 }
 
 // secure makes the connection a TLS one with a server that proves to be the

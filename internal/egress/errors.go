@@ -19,10 +19,14 @@ const (
 	KindPolicy
 	// KindName: the host's name has no address.
 	KindName
+	// KindLookup: whether it has one could not be learned.
+	KindLookup
 	// KindAddress: the name has addresses, but none that may be reached.
 	KindAddress
 	// KindConnect: no connection, or no complete answer over it.
 	KindConnect
+	// KindRefused: nobody listens at the host.
+	KindRefused
 	// KindTLS: the server did not prove to be the host.
 	KindTLS
 	// KindTimeout: the request's time was over.
@@ -40,7 +44,8 @@ const (
 )
 
 var kindNames = [kindEnd]string{
-	KindNone: "none", KindPolicy: "policy", KindName: "name", KindAddress: "address", KindConnect: "connect",
+	KindNone: "none", KindPolicy: "policy", KindName: "name", KindLookup: "lookup", KindAddress: "address",
+	KindConnect: "connect", KindRefused: "refused",
 	KindTLS: "tls", KindTimeout: "timeout", KindTooLarge: "too_large", KindMalformed: "malformed", KindBusy: "busy",
 	KindNoRoom: "no_room",
 }

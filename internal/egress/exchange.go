@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
-	"crypto/tls"
 	"errors"
 	"io"
 	"net"
@@ -31,7 +30,7 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if !same {
 		return nil, fail(KindMalformed, nil, "the URL cannot be requested")
 	}
-	unpack := b.unpack && header.Get("Accept-Encoding") == "" && request.Method != http.MethodHead
+	unpack := request.Unpack && header.Get("Accept-Encoding") == "" && request.Method != http.MethodHead
 	if unpack {
 		header.Set("Accept-Encoding", "gzip")
 	}
@@ -42,7 +41,7 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if len(request.Body) > 0 {
 		outgoing.Body, outgoing.ContentLength = io.NopCloser(bytes.NewReader(request.Body)), int64(len(request.Body))
 	}
-	transport := transportOver(conn)
+	transport := transportOver(speakFirst(conn))
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(outgoing)
 	if err != nil {
@@ -57,7 +56,7 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return nil, fail(KindConnect, nil, "%s answered in another protocol than was asked for", target.Name())
 	}
-	unpack = unpack && strings.EqualFold(answer.Header.Get("Content-Encoding"), "gzip") && answer.ContentLength != 0
+	unpack = unpack && isGzip(answer.Header.Get("Content-Encoding")) && answer.ContentLength != 0
 	if unpack {
 		answer.Header.Del("Content-Encoding")
 		answer.Header.Del("Content-Length")
@@ -97,11 +96,8 @@ func transportOver(conn net.Conn) *http.Transport {
 		Protocols:              new(http.Protocols),
 	}
 	t.Protocols.SetHTTP1(true)
-	if _, isTLS := conn.(*tls.Conn); isTLS {
-		t.DialTLSContext = give
-	} else {
-		t.DialContext = give
-	}
+	// A target that is secure has a connection that is already.
+	t.DialContext, t.DialTLSContext = give, give
 	return t
 }
 
@@ -115,6 +111,11 @@ func noAnswer(ctx context.Context, target Target, err error) *Error {
 		return ended(ctx, KindConnect, err, "%s closed the connection without an answer", target.Name())
 	}
 	return ended(ctx, KindConnect, err, "the answer of %s is not HTTP", target.Name())
+}
+
+// isGzip knows both names of the coding: RFC 9110, section 8.4.1.3.
+func isGzip(coding string) bool {
+	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
 }
 
 // readBody reads an answer's body, unpacked if that was asked for. The limit

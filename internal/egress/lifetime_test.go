@@ -1,13 +1,16 @@
 package egress_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/netip"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -181,6 +184,45 @@ func TestCloseEndsWhatIsOnItsWay(t *testing.T) {
 	b.Close()
 }
 
+// A server that answers before it is asked is not heard until it was, and writes
+// nothing into the host program's log.
+func TestAServerThatSpeaksFirstIsHeardAfterTheRequest(t *testing.T) {
+	var printed bytes.Buffer
+	log.SetOutput(&printed)
+	defer log.SetOutput(os.Stderr)
+	w := newWeb(t, nil)
+	const first = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nfirst"
+	b := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) {
+		c.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return answering(first), nil }
+	})
+	// Whether net/http reads before it writes is up to chance.
+	for range 100 {
+		if got := ask(t, b, "GET", "http://api.example.com/"); string(got.body) != "first" {
+			t.Fatalf("%s %+v", got.kind(), got.Error)
+		}
+	}
+	// One that says more than it was asked for is not heard afterwards either.
+	more := w.broker(t, newPolicy(t, listing("api.example.com")), func(c *egress.Config) {
+		c.Dial = func(context.Context, netip.AddrPort) (net.Conn, error) { return answering(first + first), nil }
+	})
+	for range 100 {
+		if got := ask(t, more, "GET", "http://api.example.com/"); string(got.body) != "first" {
+			t.Fatalf("twice: %s %+v", got.kind(), got.Error)
+		}
+	}
+	nothingLeft(t)
+	if printed.Len() > 0 {
+		t.Errorf("printed %s", printed.String())
+	}
+}
+
+// answering is a connection on which an answer waits from the beginning.
+func answering(answer string) net.Conn {
+	c := newTardy(answer)
+	c.rest = ""
+	return c
+}
+
 // TestAnAnswerToTheEndOfTheTimeIsNone has servers that answer when the
 // connection is closed because the time is over.
 func TestAnAnswerToTheEndOfTheTimeIsNone(t *testing.T) {
@@ -209,12 +251,14 @@ func TestAnAnswerToTheEndOfTheTimeIsNone(t *testing.T) {
 type tardy struct {
 	net.Conn // none: what is not below is not called
 
-	first  string
-	closed chan struct{}
-	once   sync.Once
+	first, rest string
+	closed      chan struct{}
+	once        sync.Once
 }
 
-func newTardy(first string) *tardy { return &tardy{first: first, closed: make(chan struct{})} }
+func newTardy(first string) *tardy {
+	return &tardy{first: first, rest: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n", closed: make(chan struct{})}
+}
 
 func (c *tardy) Read(p []byte) (int, error) {
 	if c.first != "" {
@@ -223,7 +267,7 @@ func (c *tardy) Read(p []byte) (int, error) {
 		return n, nil
 	}
 	<-c.closed
-	return copy(p, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"), io.EOF
+	return copy(p, c.rest), io.EOF
 }
 
 func (c *tardy) Write(p []byte) (int, error) { return len(p), nil }

@@ -33,6 +33,9 @@ type Request struct {
 	Header []Field
 	// Timeout bounds the request; zero for no bound of the guest's own.
 	Timeout time.Duration
+	// Unpack asks the server for gzip, unless Header names encodings itself, and
+	// unpacks what comes so. Otherwise bodies go through as they are.
+	Unpack bool
 	// Body is sent when it is not empty.
 	Body []byte
 }
@@ -54,8 +57,8 @@ type Response struct {
 // message. The error is an [*Error] of KindMalformed or KindTooLarge.
 //
 // The header is an object with the members method, url, headers (an array of
-// arrays of a name and a value) and timeout (seconds, or null). The first two
-// are needed. Unknown members, members that come twice and anything after the
+// arrays of a name and a value), timeout (seconds, or null) and unpack (true or
+// false). The first two are needed. Unknown members, members that come twice and anything after the
 // object are refused, since two readers would take them differently.
 func DecodeRequest(message []byte) (Request, error) {
 	request, failure := decodeRequest(message)
@@ -103,7 +106,7 @@ func decodeHeader(text []byte) (Request, error) {
 	if err := r.delim('{'); err != nil {
 		return request, err
 	}
-	seen := make(map[string]bool, 4)
+	seen := make(map[string]bool, 5)
 	for r.d.More() {
 		name, err := r.text()
 		if err != nil {
@@ -121,6 +124,8 @@ func decodeHeader(text []byte) (Request, error) {
 			request.Header, err = r.fields()
 		case "timeout":
 			request.Timeout, err = r.seconds()
+		case "unpack":
+			request.Unpack, err = r.flag()
 		default:
 			err = errors.New("its header has an unknown member")
 		}
@@ -185,6 +190,15 @@ func (r headerReader) fields() ([]Field, error) {
 		fields = append(fields, Field{name, value})
 	}
 	return fields, r.delim(']')
+}
+
+func (r headerReader) flag() (bool, error) {
+	token, err := r.d.Token()
+	flag, ok := token.(bool)
+	if err != nil || !ok {
+		return false, errSyntax
+	}
+	return flag, nil
 }
 
 func (r headerReader) seconds() (time.Duration, error) {

@@ -21,6 +21,8 @@ func TestARequestIsReadAsItIsWritten(t *testing.T) {
 		` { "url" : "u", "timeout" : null, "headers" : [ ], "method" : "" } `: {URL: "u"},
 		`{"method":"PUT","url":"u","headers":[["A","b"],["A","\u00e9"]],"timeout":1.5}`: {
 			Method: "PUT", URL: "u", Header: []egress.Field{{Name: "A", Value: "b"}, {Name: "A", Value: "é"}}, Timeout: 1500 * time.Millisecond},
+		`{"method":"G","url":"u","unpack":true}`:    {Method: "G", URL: "u", Unpack: true},
+		`{"method":"G","url":"u","unpack":false}`:   {Method: "G", URL: "u"},
 		`{"method":"G","url":"u","timeout":1e-300}`: {Method: "G", URL: "u", Timeout: 1},
 		`{"method":"G","url":"u","timeout":1e300}`:  {Method: "G", URL: "u", Timeout: 1<<63 - 1},
 	} {
@@ -47,6 +49,8 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 		"a member twice":       message(`{"method":"GET","url":"u","url":"v"}`),
 		"capitals":             message(`{"METHOD":"GET","url":"u"}`),
 		"an unknown member":    message(`{"method":"GET","url":"u","proxy":"p"}`),
+		"unpack as a number":   message(`{"method":"GET","url":"u","unpack":1}`),
+		"null for unpack":      message(`{"method":"GET","url":"u","unpack":null}`),
 		"a number for a text":  message(`{"method":1,"url":"u"}`),
 		"null for a text":      message(`{"method":"GET","url":null}`),
 		"two objects":          message(`{"method":"GET","url":"u"}{}`),
@@ -83,7 +87,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 
 func FuzzDecodeRequest(f *testing.F) {
 	f.Add(message(`{"method":"GET","url":"http://api.example.com/","headers":[["A","b"]],"timeout":1.5}`, 'b'))
-	f.Add(message(`{"method":"GET","url":"\ud800","timeout":null}`))
+	f.Add(message(`{"method":"GET","url":"\ud800","timeout":null,"unpack":true}`))
 	f.Add(message(`{"method":"GET","url":"u","url":"v"}`))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -108,10 +112,11 @@ func FuzzDecodeRequest(f *testing.F) {
 			Method, URL string
 			Headers     [][2]string
 			Timeout     *float64
+			Unpack      bool
 		}
 		header := b[4 : 4+binary.LittleEndian.Uint32(b)]
 		if err := json.Unmarshal(header, &other); err != nil || other.Method != request.Method || other.URL != request.URL ||
-			len(other.Headers) != len(request.Header) || (other.Timeout == nil) != (request.Timeout == 0) {
+			len(other.Headers) != len(request.Header) || (other.Timeout == nil) != (request.Timeout == 0) || other.Unpack != request.Unpack {
 			t.Errorf("%q is %+v to encoding/json (%v) and %+v here", header, other, err, request)
 		}
 		if len(b) != 4+len(header)+len(request.Body) {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,8 +153,8 @@ func TestARealServerIsReachedByItsAddress(t *testing.T) {
 		"http://outside.example/":  "address",
 		"http://" + other + "/":    "policy",
 		"http://2136149255/":       "malformed", // open as a number
-		"https://" + open + "/":    "connect",
-		"https://inside.example/":  "connect",
+		"https://" + open + "/":    "refused",
+		"https://inside.example/":  "refused",
 		"http://[::ffff:7f53:c07]": "policy", // open, mapped
 	} {
 		got := ask(t, b, "GET", url)
@@ -171,15 +172,78 @@ func TestARealServerIsReachedByItsAddress(t *testing.T) {
 	}
 }
 
-func TestTheHostsOwnNamesAreNoWayIn(t *testing.T) {
-	b := newBroker(t, egress.Config{
-		Policy: newPolicy(t, listing("localhost")),
-		Dial: func(context.Context, netip.AddrPort) (net.Conn, error) {
-			t.Error("dialled")
-			return nil, errors.New("no")
-		},
-	})
-	if got := ask(t, b, "GET", "http://localhost/"); !slices.Contains([]string{"address", "name", "timeout"}, got.kind()) {
-		t.Errorf("%s %+v", got.kind(), got.Error)
+func TestTheHostsOwnNamesAreNoWayInWithoutPermission(t *testing.T) {
+	names := []string{"localhost", "LOCALHOST", "any.localhost"}
+	if name, addr, found := egresstest.HostsFileName(t, netip.Addr.IsLoopback); found {
+		t.Logf("with %s of the hosts file at %s", name, addr)
+		names = append(names, name)
 	}
+	s := egresstest.NewNameServer(t) // which knows none of them
+	for _, name := range names {
+		w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
+		resolved := func(c *egress.Config) { c.Resolver = egress.NetResolver(s.Resolver()) }
+		b := w.broker(t, newPolicy(t, listing(name)), resolved)
+		if got := ask(t, b, "GET", "http://"+name+"/"); got.kind() != "address" {
+			t.Errorf("%s: %s %+v", name, got.kind(), got.Error)
+		}
+		if _, dials := w.did(); len(dials) > 0 {
+			t.Errorf("%s: dialled %q", name, dials)
+		}
+		permitted := w.broker(t, newPolicy(t, listing(name), name), resolved)
+		if got := ask(t, permitted, "GET", "http://"+name+"/"); got.kind() != "200" {
+			t.Errorf("%s, with permission: %s %+v", name, got.kind(), got.Error)
+		}
+	}
+	if asked := s.Questions(); len(asked) > 0 {
+		t.Errorf("asked for %q", asked)
+	}
+}
+
+func TestLocalhostIsTheLoopbackOfBothFamilies(t *testing.T) {
+	w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
+	first := netip.MustParseAddr("127.0.0.1")
+	w.dead = map[netip.Addr]bool{first: true}
+	b := w.broker(t, newPolicy(t, listing("localhost"), "localhost"), func(c *egress.Config) { c.Resolver = nil })
+	if got := ask(t, b, "GET", "http://localhost/"); got.kind() != "200" {
+		t.Fatalf("%s %+v", got.kind(), got.Error)
+	}
+	if _, dials := w.did(); !slices.Equal(dials, []string{"127.0.0.1:80", "[::1]:80"}) {
+		t.Errorf("dialled %q", dials)
+	}
+}
+
+func TestALookupThatFailedIsToldFromANameThatIsNot(t *testing.T) {
+	dead, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := dead.LocalAddr().String()
+	_ = dead.Close() // nobody is there any more
+	unreachable := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "udp", address)
+	}}
+	s := egresstest.NewNameServer(t) // knows no name
+	for name, row := range map[string]struct {
+		resolver egress.Resolver
+		kind     egress.Kind
+	}{
+		"no such name":               {egress.NetResolver(s.Resolver()), egress.KindName},
+		"a server that is not there": {egress.NetResolver(unreachable), egress.KindLookup},
+		"a server that is silent":    {silentServer{}, egress.KindLookup},
+	} {
+		b := newBroker(t, egress.Config{Policy: newPolicy(t, listing("api.example.com")), Resolver: row.resolver})
+		_, err := b.Do(within(t), get("http://api.example.com/"))
+		if failure := failed(t, err, row.kind); strings.Contains(failure.Message, "127.0.0.1") {
+			t.Errorf("%s: %v", name, failure)
+		}
+	}
+}
+
+// silentServer finds that no server answers, long before the request's time is
+// over.
+type silentServer struct{}
+
+func (silentServer) Lookup(_ context.Context, name string) ([]netip.Addr, error) {
+	return nil, &net.DNSError{Err: "i/o timeout", Name: name, Server: "127.0.0.1:53", IsTimeout: true}
 }

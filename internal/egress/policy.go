@@ -36,14 +36,15 @@ type permission struct {
 	methods []string
 	// addr is valid when the host is a literal: exactly this may be dialled.
 	addr netip.Addr
-	// private opens private, loopback and shared addresses to the name.
+	// private opens private, loopback, shared and the host's own addresses to the
+	// name.
 	private bool
 }
 
 // NewPolicy makes the policy of a spec: nothing when its egress is closed, its
 // hosts when it has a list. The hosts in private, which the operator names and
-// the spec must list, may be on private, loopback and shared addresses too; a
-// listed literal address needs no such permission. The error holds a
+// the spec must list, may be on private, loopback and shared addresses and on the
+// host's own too; a listed literal address needs no such permission. The error holds a
 // [*sandbox.RefusalError] for each thing that cannot be enforced, as [Unserved]
 // finds them, in the decider's name.
 func NewPolicy(decider string, spec sandbox.Spec, private ...sandbox.Host) (*Policy, error) {
@@ -163,17 +164,22 @@ func (p *Policy) judge(method string, target Target) Reason {
 // host. A target that is not listed may be sent nowhere.
 func (p *Policy) Judge(target Target, addr netip.Addr) (Class, bool) {
 	class := Classify(addr)
+	return class, p.judgeAs(target, addr, class)
+}
+
+// judgeAs is Judge of an address whose class is known.
+func (p *Policy) judgeAs(target Target, addr netip.Addr, class Class) bool {
 	if p == nil {
-		return class, false
+		return false
 	}
 	permission, listed := p.hosts[target.host]
 	switch {
 	case !listed || !class.dialable():
-		return class, false
+		return false
 	case permission.addr.IsValid():
-		return class, addr == permission.addr
+		return addr == permission.addr
 	default:
-		return class, class == ClassPublic || permission.private && class.private()
+		return class == ClassPublic || permission.private && class.private()
 	}
 }
 

@@ -155,6 +155,7 @@ func TestAddressesAreJudgedForTheirHost(t *testing.T) {
 		{"inside.example", "100.64.0.1", true},
 		{"inside.example", "169.254.169.254", false},
 		{"inside.example", "fd00:ec2::254", false},
+		{"inside.example", "fd00:c1::a9fe:a9fe", false},
 		{"inside.example", "100.100.100.200", false},
 		{"inside.example", "169.254.0.1", false},
 		{"inside.example", "fe80::1", false},
@@ -176,6 +177,59 @@ func TestAddressesAreJudgedForTheirHost(t *testing.T) {
 			t.Errorf("%s at %s (%v): %v", row.host, row.addr, class, got)
 		}
 	}
+}
+
+// FuzzJudge has any address judged for a target of any policy: one with a host of
+// any spelling, which may be permitted private targets.
+func FuzzJudge(f *testing.F) {
+	for _, host := range []string{"api.example.com", "127.0.0.1", "169.254.169.254", "localhost", "a.b", "10.0.0.1"} {
+		for _, addr := range []string{"93.184.216.34", "127.0.0.1", "169.254.169.254", "10.0.0.1", "::1", "fd00:ec2::254", "::ffff:10.0.0.1", "64:ff9b::a00:1", "fe80::1"} {
+			f.Add(host, false, "http://"+host+"/", netip.MustParseAddr(addr).AsSlice(), "")
+			f.Add(host, true, "https://"+host+":443/a?b", netip.MustParseAddr(addr).AsSlice(), "eth0")
+		}
+	}
+	f.Fuzz(func(t *testing.T, text string, private bool, target string, b []byte, zone string) {
+		host, err := sandbox.ParseHost(text)
+		if err != nil {
+			return
+		}
+		spec := sandbox.Spec{Kind: "k", Egress: sandbox.EgressAllowlist, EgressAllow: []sandbox.EgressRule{{Host: host}}}
+		var permitted []sandbox.Host
+		if private {
+			permitted = append(permitted, host)
+		}
+		policy, err := egress.NewPolicy(decider, spec, permitted...)
+		if err != nil {
+			return // a wildcard or no one host's address: refused before anything is judged
+		}
+		addr, _ := netip.AddrFromSlice(b)
+		if addr.Is6() {
+			addr = addr.WithZone(zone)
+		}
+		decision := policy.Decide("GET", target)
+		class, allowed := policy.Judge(decision.Target, addr)
+		if class != egress.Classify(addr) {
+			t.Fatalf("%v is %v here and %v elsewhere", addr, class, egress.Classify(addr))
+		}
+		if !allowed {
+			return
+		}
+		literal, _ := netip.ParseAddr(host.String())
+		public := addr.IsGlobalUnicast() && !addr.IsPrivate()
+		switch listed := decision.Target.Host() == host; {
+		case !listed || !decision.Allowed():
+			t.Errorf("%v may be reached for %q, which is not listed", addr, target)
+		case literal.IsValid() && addr != literal:
+			t.Errorf("%v may be reached for %v", addr, literal)
+		case literal.IsValid(): // whatever kind of address it is, it was named
+		case class == egress.ClassPublic && !public:
+			t.Errorf("%v is public", addr)
+		case class != egress.ClassPublic && !private:
+			t.Errorf("%v (%v) may be reached without permission", addr, class)
+		case private && class != egress.ClassPublic && class != egress.ClassPrivate && class != egress.ClassLoopback && class != egress.ClassShared:
+			t.Errorf("%v (%v) may be reached by a permission for private targets", addr, class)
+		}
+	})
 }
 
 func FuzzDecide(f *testing.F) {

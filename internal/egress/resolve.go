@@ -5,6 +5,9 @@ import (
 	"errors"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
+	"time"
 )
 
 // Resolver finds the addresses of a name, once for each request. The name is
@@ -17,8 +20,10 @@ type Resolver interface {
 // NetResolver looks names up with r; nil for the host's own resolver, asked
 // without the C library, which cannot be interrupted.
 //
-// An IPv6 answer that maps an IPv4 address comes from package net as that IPv4
-// address. It is judged and dialled as such.
+// An IPv6 answer that maps an IPv4 address (::ffff:192.0.2.1) comes from package
+// net as that IPv4 address. It is judged and dialled as such.
+//
+// localhost is the loopback and nobody is asked for it: RFC 6761, section 6.3.
 func NetResolver(r *net.Resolver) Resolver {
 	if r == nil {
 		r = &net.Resolver{PreferGo: true}
@@ -30,14 +35,36 @@ type netResolver struct{ r *net.Resolver }
 
 // Lookup asks for both families at once.
 func (n netResolver) Lookup(ctx context.Context, name string) ([]netip.Addr, error) {
-	// With the dot at its end a name is never completed from the host's search
-	// list, which would look up another name than was judged.
-	addrs, err := n.r.LookupNetIP(ctx, "ip", name+".")
+	if name == "localhost" || strings.HasSuffix(name, ".localhost") {
+		return []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}, nil
+	}
+	addrs, err := n.ask(ctx, name)
 	for i := range addrs {
 		addrs[i] = addrs[i].Unmap()
 	}
 	return addrs, err
 }
+
+func (n netResolver) ask(ctx context.Context, name string) ([]netip.Addr, error) {
+	if !strings.Contains(name, ".") {
+		// Package net finds the names of the hosts file with a dot at their end, but
+		// not those that are one label.
+		if addrs, err := hostsFile.LookupNetIP(ctx, "ip", name); err == nil {
+			return addrs, nil
+		}
+	}
+	// With the dot at its end a name is never completed from the host's search
+	// list, which would look up another name than was judged.
+	return n.r.LookupNetIP(ctx, "ip", name+".")
+}
+
+// hostsFile knows what is in the host's file of names, since it reaches no name
+// server.
+var hostsFile = &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+	return nil, errNoServer
+}}
+
+var errNoServer = errors.New("name servers are not asked")
 
 // Answer is one address of a name and what became of it.
 type Answer struct {
@@ -66,11 +93,42 @@ func (b *Broker) resolve(ctx context.Context, target Target) ([]Answer, *Error) 
 	}
 	addrs = addrs[:min(len(addrs), maxAnswers)]
 	answers := make([]Answer, 0, len(addrs))
+	public := false
 	for _, addr := range addrs {
 		class, allowed := b.policy.Judge(target, addr)
 		answers = append(answers, Answer{addr, class, allowed})
+		public = public || class == ClassPublic
+	}
+	// An address that is listed by itself is meant, whoever has it.
+	if !public || target.addr.IsValid() {
+		return answers, nil
+	}
+	own, err := b.own()
+	if err != nil {
+		return nil, fail(KindLookup, err, "the host cannot tell its own addresses from others, so that no name can be reached")
+	}
+	for i, a := range answers {
+		if a.Class == ClassPublic && slices.Contains(own, a.Addr) {
+			answers[i] = Answer{a.Addr, ClassOwn, b.policy.judgeAs(target, a.Addr, ClassOwn)}
+		}
 	}
 	return answers, nil
+}
+
+// interfaceAddrs gives the addresses of this host's network interfaces, without
+// zones.
+func interfaceAddrs() ([]netip.Addr, error) {
+	found, err := net.InterfaceAddrs()
+	if err != nil {
+		return nil, err
+	}
+	addrs := make([]netip.Addr, 0, len(found))
+	for _, a := range found {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil {
+			addrs = append(addrs, prefix.Addr().Unmap())
+		}
+	}
+	return addrs, nil
 }
 
 func lookupFailed(ctx context.Context, target Target, err error) *Error {
@@ -80,7 +138,12 @@ func lookupFailed(ctx context.Context, target Target, err error) *Error {
 	}
 	// The cause names the host's own servers, which are none of the guest's
 	// business.
-	return ended(ctx, KindName, err, "the name %s could not be looked up", target.Name())
+	const text = "the name %s could not be looked up; it may exist, try again later"
+	// A resolver may notice that the time is over before the context does.
+	if deadline, bounded := ctx.Deadline(); ctx.Err() != nil || bounded && !time.Now().Before(deadline) {
+		return ended(ctx, KindLookup, err, text, target.Name())
+	}
+	return fail(KindLookup, err, text, target.Name())
 }
 
 // reachable gives the addresses that may be dialled. It refuses when there is

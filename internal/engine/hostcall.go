@@ -52,7 +52,7 @@ func (r *run) host(c *linux.HostCall) (cancel func(), e syscall.Errno) {
 		return nil, syscall.ECANCELED
 	case ask == nil:
 		return nil, syscall.ENOSYS
-	case r.ctx.Err() != nil:
+	case r.ctx.Err() != nil || r.watch.tripped():
 		// The program is being interrupted.
 		return nil, syscall.ECANCELED
 	case !vm.slots.take(c.Size()):

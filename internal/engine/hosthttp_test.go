@@ -23,6 +23,7 @@ type webRequest struct {
 	URL     string      `json:"url"`
 	Headers [][2]string `json:"headers"`
 	Timeout *float64    `json:"timeout"`
+	Unpack  bool        `json:"unpack"`
 	body    []byte
 }
 
@@ -87,6 +88,8 @@ func (q *webRequest) answer() (webReply, error) {
 		for _, h := range q.Headers {
 			r.body = fmt.Appendf(r.body, "%s=%s;", strings.ToLower(h[0]), h[1])
 		}
+	case "/unpack":
+		r.body = fmt.Append(nil, q.Unpack)
 	case "/missing":
 		r.Status, r.Reason, r.body = 404, "Not Found", []byte("nothing here")
 	case "/moved":
@@ -119,6 +122,17 @@ func TestProgramsFetchThroughTheHost(t *testing.T) {
 		"http_post": {"print(http_post('http://a.example/echo', '{}')['body'], http_post('http://a.example/header', b'x')['body'], http_post('http://a.example/header', content_type='text/plain')['body'], http_post('http://a.example/echo', body='\u00e4')['body'], sep='\\n')",
 			"POST http://a.example/echo none {}\ncontent-type=application/json;\ncontent-type=text/plain;\nPOST http://a.example/echo none \u00e4\n"},
 		"http_get of what is no text": {"try: http_get(7)\nexcept TypeError as e: print(e)", "a URL is text, not int\n"},
+		"http_post of what is no body": {`
+for body in {'a': 1}, None, 7:
+    try: http_post('http://a.example/echo', body=body)
+    except TypeError as e: print(e)`, "body is text or bytes, not dict\nbody is text or bytes, not NoneType\nbody is text or bytes, not int\n"},
+		"only http_get and http_post have the host unpack": {`
+from urllib.request import urlopen
+from http.client import HTTPConnection
+c = HTTPConnection('a.example')
+c.putrequest('GET', '/unpack', skip_accept_encoding=True); c.endheaders()
+url = 'http://a.example/unpack'
+print(http_get(url)['body'], http_post(url)['body'], urlopen(url).read(), c.getresponse().read())`, "true true b'false' b'false'\n"},
 		"urlopen": {`
 from urllib.request import urlopen, Request
 with urlopen('http://a.example/') as r: print(r.status, r.reason, r.headers['content-type'], r.read())
@@ -176,8 +190,30 @@ print(http_get('http://127.0.0.1/')['body'])`, "b'inside'\nb'inside'\nTrue\nhell
 		"where nobody listens inside, the host's refusal is told too": {`
 from urllib.request import urlopen
 from urllib.error import URLError
+from http.client import HTTPConnection
 try: urlopen('http://localhost/refused')
-except URLError as e: print(repr(e.reason))`, "ConnectionRefusedError(111, 'nothing listens there inside the sandbox, and for outside: not on the list')\n"},
+except URLError as e: print(repr(e.reason), isinstance(e.reason, PermissionError), isinstance(e.reason, ConnectionRefusedError))
+for kind in PermissionError, ConnectionRefusedError:
+    try: HTTPConnection('127.0.0.1').request('GET', '/refused')
+    except kind as e: print(e)`, "NobodyListens(13, 'nothing listens there inside the sandbox, and for outside: not on the list') True True\n" +
+			strings.Repeat("[Errno 13] nothing listens there inside the sandbox, and for outside: not on the list\n", 2)},
+		"a server that is silent is a time-out of reading": {`
+from urllib.request import urlopen
+from http.client import HTTPSConnection
+try: urlopen('https://timeout.error/')
+except TimeoutError as e: print(repr(e))
+c = HTTPSConnection('timeout.error')
+c.request('GET', '/')
+for i in range(2):
+    try: c.getresponse()
+    except TimeoutError as e: print(e.strerror)
+    c.close(); c.request('GET', '/')`, "TimeoutError(110, 'no timeout')\nno timeout\nno timeout\n"},
+		"a name without an address is told from a lookup that failed": {`
+import socket
+for kind in 'name', 'lookup':
+    try: http_get('http://%s.error/' % kind)
+    except socket.gaierror as e: print(e.errno == (socket.EAI_NONAME if kind == 'name' else socket.EAI_AGAIN), e.strerror)`,
+			"True no name\nTrue no lookup\n"},
 		"there are no sockets all the same": {"import socket\ntry: socket.create_connection(('a.example', 80))\nexcept OSError as e: print(e)", "[Errno 38] this sandbox does not offer name resolution\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,8 +227,8 @@ except URLError as e: print(repr(e.reason))`, "ConnectionRefusedError(111, 'noth
 func TestWhatKeepsAFetchFromAnAnswerIsAnOSError(t *testing.T) {
 	vm := machine(t, template(t, nil))
 	for kind, class := range map[string]string{
-		"policy": "PermissionError", "address": "PermissionError", "name": "gaierror", "connect": "ConnectionError",
-		"tls": "SSLError", "timeout": "TimeoutError", "too_large": "OSError", "malformed": "OSError", "busy": "OSError", "no_room": "OSError", "new": "OSError",
+		"policy": "PermissionError", "address": "PermissionError", "name": "gaierror", "lookup": "gaierror", "connect": "ConnectionError",
+		"refused": "ConnectionRefusedError", "tls": "SSLError", "too_large": "OSError", "malformed": "OSError", "busy": "OSError", "no_room": "OSError", "new": "OSError",
 	} {
 		t.Run(kind, func(t *testing.T) {
 			outputWith(t, vm, fmt.Sprintf(`
@@ -224,14 +260,14 @@ except URLError as e: print(e)
 try: HTTPConnection('a.example').request('GET', '/')
 except PermissionError as e: print(e)
 try: urlopen('http://127.0.0.1:1/')
-except URLError as e: print(type(e.reason).__name__)
+except URLError as e: print(isinstance(e.reason, PermissionError), isinstance(e.reason, ConnectionRefusedError))
 try: build_opener(ProxyHandler({'http': 'http://a.example:3128', 'https': 'http://a.example:3128'})).open('http://b.example/')
 except URLError as e: print(e.reason.strerror)
 try: build_opener(ProxyHandler({'http': 'http://a.example:3128', 'https': 'http://a.example:3128'})).open('https://b.example/')
 except URLError as e: print(e.reason.strerror)`
 	const no = "network access is not allowed in this sandbox"
 	const want = "[Errno 13] " + no + "\n[Errno 13] " + no + "\n<urlopen error [Errno 13] " + no + ">\n[Errno 13] " + no +
-		"\nConnectionRefusedError\nthis sandbox does not offer proxies\nthis sandbox does not offer proxies\n"
+		"\nTrue True\nthis sandbox does not offer proxies\nthis sandbox does not offer proxies\n"
 	outputWith(t, vm, code, want, nil)
 	outputWith(t, vm, code, want, manners) // a host, but without a network
 	outputWith(t, vm, "print([n for n in globals() if n[0] != '_' and n in ('http_get', 'http_post')])", "[]\n", nil)
@@ -255,6 +291,8 @@ with requests.Session() as s: print([s.get('https://a.example/missing').status_c
 for kind in 'policy', 'name', 'tls':
     try: requests.get('https://%s.error/' % kind)
     except requests.ConnectionError as e: print('no ' + kind in str(e))
+try: requests.get('https://timeout.error/', timeout=1)
+except requests.Timeout as e: print(type(e).__name__)
 try: requests.get('https://a.example/', proxies={'https': 'http://b.example:3128'})
 except requests.ConnectionError as e: print('does not offer proxies' in str(e))
 import http.server, threading
@@ -263,7 +301,7 @@ s.RequestHandlerClass.log_message = lambda *a: None
 threading.Thread(target=s.serve_forever, daemon=True).start()
 print(requests.get('http://localhost:%d/' % s.server_port).headers['Server'].split('/')[0])
 s.shutdown()`, "hello from a.example\n200 POST http://a.example/echo none {\"a\": 1} http://a.example/echo\n"+
-		"[<Response [302]>] GET https://a.example/echo none \n3145728\n[404, 404, 404]\nTrue\nTrue\nTrue\nTrue\nSimpleHTTP\n", web)
+		"[<Response [302]>] GET https://a.example/echo none \n3145728\n[404, 404, 404]\nTrue\nTrue\nTrue\nReadTimeout\nTrue\nSimpleHTTP\n", web)
 	outputWith(t, vm, `
 try: requests.get('https://a.example/')
 except requests.ConnectionError as e: print('network access is not allowed in this sandbox' in str(e))`, "True\n", nil)

@@ -86,6 +86,13 @@ func (w *watch) trip(c cause) {
 	})
 }
 
+// tripped reports whether the run has been cut short.
+func (w *watch) tripped() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.why != none
+}
+
 // obeyed gives a program that gave way to the interrupt the time to print its
 // traceback, once. That it did is the guest's own claim; it gains no more than
 // this.

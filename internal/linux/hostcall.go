@@ -32,6 +32,7 @@ type HostFunc func(c *HostCall) (cancel func(), e syscall.Errno)
 // HostCall is a call of the guest to the host.
 type HostCall struct {
 	p             *Process
+	of            *thread // which made it
 	name, request iovec
 	cancel        func()
 	answer        atomic.Pointer[hostAnswer]
@@ -126,6 +127,18 @@ func (p *Process) DropHostCalls() {
 	clear(p.host.calls)
 }
 
+// dropHostCallsBeside ends the calls of every thread but the main one, which hear
+// ECANCELED: an interrupt reaches the main thread alone, and it would wait in vain
+// for those that wait for the host.
+func (p *Process) dropHostCallsBeside() {
+	for number, c := range p.host.calls {
+		if c.of.id != processID {
+			delete(p.host.calls, number)
+			c.drop(syscall.ECANCELED)
+		}
+	}
+}
+
 // hostCall answers preadv([name, request, reply], number) on callFD: it waits for
 // the host's reply and gives its length, with hostFailed when it is the words of a
 // failure. A reply that does not fit is kept for a second call of the number.
@@ -136,10 +149,10 @@ func (p *Process) hostCall(iov []iovec, number uint64) uint64 {
 	if iov[1].n > MaxHostBytes {
 		return fail(syscall.EMSGSIZE)
 	}
-	c := p.host.calls[number]
+	c, t := p.host.calls[number], p.current
 	attempt := func() uint64 {
 		if c == nil {
-			begun, e := p.beginHostCall(iov[0], iov[1], number)
+			begun, e := p.beginHostCall(t, iov[0], iov[1], number)
 			if e != 0 {
 				return fail(e)
 			}
@@ -157,8 +170,8 @@ func (p *Process) hostCall(iov []iovec, number uint64) uint64 {
 	}})
 }
 
-// beginHostCall hands a call to the host.
-func (p *Process) beginHostCall(name, request iovec, number uint64) (*HostCall, syscall.Errno) {
+// beginHostCall hands a thread's call to the host.
+func (p *Process) beginHostCall(t *thread, name, request iovec, number uint64) (*HostCall, syscall.Errno) {
 	h := &p.host
 	switch {
 	case h.begin == nil:
@@ -168,7 +181,7 @@ func (p *Process) beginHostCall(name, request iovec, number uint64) (*HostCall, 
 	case len(h.calls) >= maxHostCalls:
 		return nil, syscall.EAGAIN
 	}
-	c := &HostCall{p: p, name: name, request: request}
+	c := &HostCall{p: p, of: t, name: name, request: request}
 	var e syscall.Errno
 	if c.cancel, e = h.begin(c); e != 0 {
 		return nil, e

@@ -12,6 +12,7 @@ func (p *Process) interrupt() {
 	}
 	p.mailbox.interrupted = true
 	p.favourite = p.raise(sigInfo{signo: syscall.SIGINT, host: true})
+	p.dropHostCallsBeside()
 }
 
 // withdrawInterrupt takes back a signal of Interrupt that no handler has met,

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/testvm/expect"
@@ -48,6 +50,9 @@ var cache = sync.OnceValues(func() (string, error) {
 })
 
 func TestMain(m *testing.M) {
+	if filepath.Base(os.Args[0]) == cli.Program {
+		os.Exit(root.Main()) // see program
+	}
 	status := webports.Run(m)
 	if scratch != "" {
 		_ = os.RemoveAll(scratch)

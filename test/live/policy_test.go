@@ -29,7 +29,7 @@ def tells(f, *a, **k):
 func TestProgramsReachWhatTheirPolicyListsOnly(t *testing.T) {
 	web := newSite(t)
 	b := newBackend(t, onSite(web))
-	spec := listing(here, insideName, outsideName)
+	spec := listing(here, nobody, insideName, outsideName)
 	spec.Requires = spec.Requires.With(sandbox.CapEgressMethods)
 	spec.EgressAllow = append(spec.EgressAllow, sandbox.EgressRule{Host: sandbox.MustHost(apiName), Methods: []string{"PUT"}})
 	s := acquire(t, b, conversation(1), spec)
@@ -49,6 +49,10 @@ func TestProgramsReachWhatTheirPolicyListsOnly(t *testing.T) {
 			{"a listed name", `r = http_get("http://` + insideName + `/"); print(r["status"], r["headers"]["X-Site"])`, "200 here", []string{"GET http://inside.example/"}},
 			{"a listed name over TLS", `print(http_post("https://inside.example/p", body="b", content_type="text/x")["body"])`, "POST|text/x|b", []string{"POST https://inside.example/p"}},
 			{"urllib", `print(urllib.request.urlopen("https://inside.example/u").read())`, "b'GET||'", []string{"GET https://inside.example/u"}},
+			{"a packed page", `r = http_get("http://` + here + `/packed"); print(r["body"], r["headers"].get("Content-Encoding"))`, "what was packed None", []string{"GET http://" + here + "/packed"}},
+			{"a packed page for urllib", `
+import gzip
+r = urllib.request.urlopen("http://` + here + `/packed"); print(r.headers["Content-Encoding"], gzip.decompress(r.read()))`, "gzip b'what was packed'", []string{"GET http://" + here + "/packed"}},
 			{"http.client", `c = http.client.HTTPConnection("` + here + `"); c.request("POST", "/c", "x"); print(c.getresponse().read())`, "b'POST||x'", []string{"POST http://" + here + "/c"}},
 			{"an answer of 403 is an answer", `print(http_get("http://` + here + `/forbidden")["status"])`, "403", []string{"GET http://" + here + "/forbidden"}},
 			{"a redirect is not followed", `r = http_get("http://` + here + `/moved"); print(r["status"], r["headers"]["Location"])`, "302 http://" + elsewhere + "/", []string{"GET http://" + here + "/moved"}},
@@ -62,7 +66,13 @@ func TestProgramsReachWhatTheirPolicyListsOnly(t *testing.T) {
 			{"a listed name inside, without permission", `print(tells(http_get, "http://` + outsideName + `/"))`, "PermissionError", nil},
 			{"a server that does not prove to be the host", `print(tells(http_get, "https://` + insideName + `./"))`, "OSError", nil},
 			{"CONNECT", `c = http.client.HTTPConnection("` + here + `"); print(tells(c.request, "CONNECT", "` + here + `:443"))`, "OSError", nil},
-			{"TRACE", `c = http.client.HTTPConnection("` + here + `"); print(tells(c.request, "TRACE", "/"))`, "ConnectionRefusedError", nil},
+			{"TRACE", `c = http.client.HTTPConnection("` + here + `"); print(tells(c.request, "TRACE", "/"))`, "NobodyListens", nil},
+			{"another address, through urllib and http.client", `
+for f in lambda: urllib.request.urlopen("http://` + elsewhere + `/"), lambda: http.client.HTTPConnection("` + elsewhere + `").request("GET", "/"):
+    try: f()
+    except OSError as e: print(isinstance(getattr(e, "reason", e), PermissionError), end=";")
+print()`, "True;True;", nil},
+			{"a listed address at which nobody listens", `print(tells(http_get, "http://` + nobody + `/"), tells(http.client.HTTPConnection("` + nobody + `").request, "GET", "/"))`, "ConnectionRefusedError ConnectionRefusedError", nil},
 			{"a socket", `import socket; print(tells(socket.create_connection, ("` + here + `", 80)))`, "ConnectionRefusedError", nil},
 		} {
 			if got := prints(t, s, refusedPrelude+row.code); got != row.want+"\n" {
@@ -259,12 +269,22 @@ func TestAProgramThatWaitsForAServerIsUnderItsDeadline(t *testing.T) {
 	for _, shape := range shapes {
 		shape.prepare(t, s)
 		prints(t, s, "kept = http_get('http://"+here+"/')['status']")
-		_, err = s.RunCode(t.Context(), "http_get('http://"+here+"/wait')", patience(300*time.Millisecond))
-		if !errors.Is(err, sandbox.ErrTimeout) || !sandbox.Usable(err) {
-			t.Fatalf("%s: %v", shape.name, err)
-		}
-		if got := prints(t, s, "print(kept)"); got != "200\n" {
-			t.Errorf("%s: afterwards %q", shape.name, got)
+		for name, code := range map[string]string{
+			"the program": "http_get('http://" + here + "/wait')",
+			"threads of its": `
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(3) as ex: list(ex.map(http_get, ['http://` + here + `/wait'] * 5))`,
+			"threads of asyncio's": `
+import asyncio
+asyncio.run(asyncio.to_thread(http_get, 'http://` + here + `/wait'))`,
+		} {
+			_, err = s.RunCode(t.Context(), code, patience(300*time.Millisecond))
+			if !errors.Is(err, sandbox.ErrTimeout) || !sandbox.Usable(err) {
+				t.Fatalf("%s, %s: %v", shape.name, name, err)
+			}
+			if got := prints(t, s, "print(kept)"); got != "200\n" {
+				t.Errorf("%s, %s: afterwards %q", shape.name, name, got)
+			}
 		}
 	}
 	if err := call.Finish(t.Context()); err != nil {

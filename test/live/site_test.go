@@ -3,6 +3,7 @@
 package live
 
 import (
+	"compress/gzip"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -30,6 +31,8 @@ const (
 	here = "127.83.12.9"
 	// elsewhere has servers that nobody may reach.
 	elsewhere = "127.83.12.10"
+	// nobody has none.
+	nobody = "127.83.12.11"
 	// insideName and apiName may be on loopback, outsideName may not.
 	insideName, outsideName = "inside.example", "outside.example"
 	apiName                 = egresstest.Listed
@@ -49,9 +52,8 @@ func newSite(t *testing.T) *site {
 	t.Helper()
 	s := &site{names: egresstest.NewNameServer(t, here)}
 	certificate := s.certify(t, []string{insideName, apiName}, net.ParseIP(here))
-	handler := http.HandlerFunc(s.answer)
-	serve(t, here+":80", handler, nil)
-	serve(t, here+":443", handler, &certificate)
+	serve(t, here+":80", s, nil)
+	serve(t, here+":443", s, &certificate)
 	stranger := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("%s was reached for %s", r.Host, r.URL) })
 	serve(t, elsewhere+":80", stranger, nil)
 	serve(t, here+":8080", stranger, nil)
@@ -103,7 +105,8 @@ func (s *site) certify(t *testing.T, names []string, address net.IP) tls.Certifi
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-func (s *site) answer(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP answers as the path says.
+func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
 	scheme := "http"
 	if r.TLS != nil {
@@ -118,6 +121,11 @@ func (s *site) answer(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()
 	case "/forbidden":
 		http.Error(w, "no", http.StatusForbidden)
+	case "/packed": // whether it was asked for or not
+		w.Header().Set("Content-Encoding", "gzip")
+		packed := gzip.NewWriter(w)
+		_, _ = packed.Write([]byte("what was packed"))
+		_ = packed.Close()
 	case "/moved":
 		w.Header().Set("Location", "http://"+elsewhere+"/")
 		w.WriteHeader(http.StatusFound)
