@@ -31,7 +31,8 @@ from _signal import SIG_BLOCK, pthread_sigmask
 from _thread import RLock, stack_size
 
 PARK, RINGS, SOURCE, VALUE, OBEY = range(1 << 20, (1 << 20) + 5)
-# flags, length of the name, length of the source, nonce, 32 random bytes
+# flags, length of the name, length of the source, nonce, 32 random bytes. Behind
+# the name, and counted with it, are the elements of sys.argv, each after a zero.
 HEADER = struct.Struct("<IIII32s")
 FLAG_ECHO, FLAG_LIVE, FLAG_SEED = 1, 2, 4
 READY = 1 << 40
@@ -249,9 +250,11 @@ def make_driver():
             last = compile_(ast.Expression(tree.body.pop().value), name, "eval", 0, True)
         return compile_(tree, name, "exec", 0, True), last
 
-    def run(source, name, echo, ns):
+    def run(source, name, echo, ns, argv=None):
         """Run a program; the result is its exit code."""
         try:
+            if argv:
+                sys.argv = argv
             sources.pop(name, None)
             while len_(sources) >= SOURCES_KEPT:
                 del sources[next(iter(sources))]
@@ -288,6 +291,8 @@ def make_driver():
             return 1
         finally:
             running[0] = False
+            if argv:
+                sys.argv = [""]
             if not reserve:
                 try:
                     reserve.append(bytes(RESERVE))
@@ -364,9 +369,12 @@ def make_driver():
                     live = flags & FLAG_LIVE
                     for stream in stdout, stderr:
                         stream.reconfigure(line_buffering=bool(live))
-                name = text[:name_len].decode("utf-8", "replace")
-                status = run(text[name_len:], name, flags & FLAG_ECHO, ns)
-                text = view = None
+                # As the interpreter reads its command line, which can be any bytes.
+                name, argv = text[:name_len].decode("utf-8", "surrogateescape"), None
+                if "\0" in name:
+                    name, *argv = name.split("\0")
+                status = run(text[name_len:], name, flags & FLAG_ECHO, ns, argv)
+                text = view = argv = None
             except BaseException as e:
                 # Nothing above lets a program's exception through; this is
                 # memory running out, or an interrupt, between two runs.

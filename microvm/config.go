@@ -26,6 +26,8 @@ const (
 	// DefaultMaxCode and MaxMaxCode bound a program, in bytes of UTF-8.
 	DefaultMaxCode = 1 << 20
 	MaxMaxCode     = 10 << 20
+	// MaxArgv bounds the sys.argv of a program, in bytes.
+	MaxArgv = 128 << 10
 	// DefaultMaxOutput and MaxMaxOutput bound stdout and stderr of a run
 	// together, in bytes.
 	DefaultMaxOutput = 1 << 20
@@ -294,6 +296,7 @@ const maxPath = 4096
 // The engine has the same bounds; a difference would not compile.
 var (
 	_ = [1]struct{}{}[engine.MaxCodeBytes-MaxMaxCode]
+	_ = [1]struct{}{}[engine.MaxArgvBytes-MaxArgv]
 	_ = [1]struct{}{}[engine.MaxOutputBytes-MaxMaxOutput]
 	_ = [1]struct{}{}[engine.MinMemory-MinMemory]
 )

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -265,6 +266,44 @@ func TestAnExitOfTheInterpreterIsToldWithItsStatus(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	ask(t, get(t, b, key()))
+}
+
+func TestAProgramHasTheArgumentsOfItsRunOnly(t *testing.T) {
+	b := open(t, nil)
+	s := get(t, b, key())
+	most := strings.Repeat("x", MaxArgv-len("\x00a\x00"))
+	for _, c := range []struct {
+		argv []string
+		code string
+		want string
+	}{
+		{[]string{"prog.py", "", "b\xff\n"}, "import sys; print(sys.argv)", `['prog.py', '', 'b\udcff\n']`},
+		{[]string{"a", most}, "print(len(sys.argv[1]))", strconv.Itoa(len(most))},
+		{nil, "print(sys.argv)", `['']`},
+	} {
+		r, err := s.Run(t.Context(), Request{Code: c.code, Argv: c.argv})
+		if got := strings.TrimSuffix(string(r.Stdout), "\n"); err != nil || got != c.want {
+			t.Errorf("%.40q: got %q, %v, want %q", c.argv, got, err, c.want)
+		}
+	}
+	for _, argv := range [][]string{{"a", most + "x"}, make([]string, MaxArgv+1), {"a\x00b"}} {
+		_, err := s.Run(t.Context(), Request{Argv: argv})
+		var refusal *sandbox.RefusalError
+		if !errors.As(err, &refusal) || refusal.Subject != "argv" || !sandbox.Usable(err) {
+			t.Errorf("%.40q: %v", argv, err)
+		}
+	}
+}
+
+func TestTheLargestProgramGoesWithTheMostArguments(t *testing.T) {
+	b := open(t, func(c *Config) { c.MaxCode = MaxMaxCode })
+	code := "import sys; print(len(sys.argv[0])) #"
+	r, err := get(t, b, key()).Run(t.Context(), Request{
+		Code: code + strings.Repeat("x", MaxMaxCode-len(code)), Argv: []string{strings.Repeat("x", MaxArgv-1)},
+	})
+	if want := strconv.Itoa(MaxArgv-1) + "\n"; err != nil || string(r.Stdout) != want {
+		t.Errorf("%q, %v", r.Stdout, err)
+	}
 }
 
 func TestOutputArrivesWhileTheProgramRuns(t *testing.T) {

@@ -253,6 +253,10 @@ type Request struct {
 	Code string
 	// Filename is what tracebacks call the source; "<sandbox>" when empty.
 	Filename string
+	// Argv is the program's sys.argv, whose first element is its own name; empty
+	// leaves sys.argv as it is. No element has a zero byte, and all of them, with
+	// one byte more for each, have at most MaxArgv. After the run it is gone.
+	Argv []string
 	// Timeout is wall-clock time from the call, the wait for a turn included;
 	// zero means sandbox.DefaultTimeout.
 	Timeout time.Duration
@@ -309,8 +313,8 @@ func (s *Sandbox) Run(ctx context.Context, r Request) (Result, error) {
 	d, err := s.link.exchange(s.asking(ctx, tools), call{
 		kind: wire.KindRun,
 		message: wire.Run{
-			Code: []byte(r.Code), Filename: r.Filename, Timeout: left, MaxOutput: r.MaxOutput, Echo: r.Echo, Live: r.Live,
-			Host: s.network.broker != nil || tools != nil,
+			Code: []byte(r.Code), Filename: r.Filename, Argv: joinArgv(r.Argv), Timeout: left,
+			MaxOutput: r.MaxOutput, Echo: r.Echo, Live: r.Live, Host: s.network.broker != nil || tools != nil,
 		},
 		patience: s.backend.config.Grace + slack,
 		output:   out.take,

@@ -40,7 +40,25 @@ func (b *Backend) checkRun(r *Request) error {
 	case len(r.Filename) > maxFilename || !utf8.ValidString(r.Filename) || strings.ContainsAny(r.Filename, "\x00\n"):
 		return refuse("filename", fmt.Sprintf("%.40q", r.Filename), fmt.Sprintf("one line of UTF-8 of up to %d bytes", maxFilename))
 	}
+	argv := 0
+	for _, arg := range r.Argv {
+		argv += len(arg) + 1
+		if strings.ContainsRune(arg, 0) {
+			return refuse("argv", "an element with a zero byte", "elements without")
+		}
+	}
+	if argv > MaxArgv {
+		return refuse("argv", fmt.Sprintf("%d bytes", argv), fmt.Sprintf("up to %d bytes", MaxArgv))
+	}
 	return nil
+}
+
+// joinArgv gives the elements as the wire has them, each with a zero byte in front.
+func joinArgv(argv []string) (joined []byte) {
+	for _, arg := range argv {
+		joined = append(append(joined, 0), arg...)
+	}
+	return joined
 }
 
 // maxFilename bounds Request.Filename, in bytes.

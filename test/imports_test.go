@@ -35,10 +35,11 @@ var mayImport = map[string][]string{
 	"internal/platform/host/hosttest": {"internal/kvm", "internal/platform", "internal/platform/host", "internal/platform/kvmvm", "internal/platform/pagemap", "internal/platform/ptrace", "internal/platform/x86", "internal/tools/testvm/expect", "internal/vdso"},
 	"internal/mst/view":               {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/places", "internal/streams", "sandbox"},
 	"internal/mst/fleet":              {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/places", "sandbox"},
-	"internal/mst/command":            {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/exits", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
+	"internal/helptext":               {"internal/exits", "internal/streams"},
+	"internal/mst/command":            {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/exits", "internal/helptext", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
 	"internal/console":                {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/mst/view", "internal/places", "internal/streams", "sandbox"},
 	// mst never imports the engine.
-	"cmd/mst":                    {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/console", "internal/exits", "internal/mst/command", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
+	"cmd/mst":                    {"control", "control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/console", "internal/exits", "internal/helptext", "internal/mst/command", "internal/mst/fleet", "internal/mst/view", "internal/places", "internal/selfupdate", "internal/streams", "internal/wheel/pep440", "sandbox"},
 	"internal/egress/egresstest": {"internal/egress", "sandbox"},
 	"internal/tools/webports":    {},
 	"internal/mst/doctest":       {},

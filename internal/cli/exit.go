@@ -56,5 +56,5 @@ func Message(err error) string {
 	if _, silent := statuses.Classify(err); silent {
 		return ""
 	}
-	return Program + ": " + streams.OneLine(Explain(err))
+	return Program + ": " + Line(err)
 }

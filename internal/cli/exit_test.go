@@ -45,6 +45,16 @@ func TestEveryErrorClassHasItsStatus(t *testing.T) {
 	}
 }
 
+func TestAMessageOfSeveralErrorsIsOneLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"a\nb": "a; b", "a:\nb": "a: b", "a\n": "a", "\x1b[2J": "^[[2J",
+	} {
+		if got := Message(errors.New(text)); got != "maf-sandbox: "+want {
+			t.Errorf("%q is told as %q, want %q", text, got, want)
+		}
+	}
+}
+
 func TestInterruptibleEndsWithTheSignalAsItsCause(t *testing.T) {
 	c := make(chan os.Signal, 1)
 	f := &Factory{Signals: func() (<-chan os.Signal, func()) { return c, func() {} }}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // sizeUnits are the units that sizes are written in, largest first.
@@ -41,7 +42,7 @@ func (z *Size) Set(s string) error {
 func (z *Size) String() string { return FormatSize(z.Bytes) }
 
 // Type is the word that help shows for the value.
-func (z *Size) Type() string { return "size" }
+func (z *Size) Type() string { return "SIZE" }
 
 var errSize = errors.New("want a size such as 256MiB, 1GiB, 64KiB or a number of bytes")
 
@@ -72,6 +73,9 @@ func FormatSize(n int64) string {
 			return fmt.Sprintf("%d%s", n/u.bytes, u.suffix)
 		}
 	}
+	if n == 1 {
+		return "1 byte"
+	}
 	return fmt.Sprintf("%d bytes", n)
 }
 
@@ -89,17 +93,25 @@ func (d *Duration) Set(s string) error {
 		return errors.New("want a time such as 500ms, 30s or 2m")
 	}
 	if v <= 0 || v > MaxDuration {
-		return fmt.Errorf("must be above zero and at most %v", MaxDuration)
+		return fmt.Errorf("must be above zero and at most %s", &Duration{MaxDuration})
 	}
 	d.Value = v
 	return nil
 }
 
-// String gives the time as Go writes it.
-func (d *Duration) String() string { return d.Value.String() }
+// String gives the time as people write it: without units that are zero.
+func (d *Duration) String() string {
+	s := d.Value.String()
+	for _, zero := range []struct{ unit, rest string }{{"m0s", "m"}, {"h0m", "h"}} {
+		if rest, ok := strings.CutSuffix(s, zero.unit); ok {
+			s = rest + zero.rest
+		}
+	}
+	return s
+}
 
 // Type is the word that help shows for the value.
-func (d *Duration) Type() string { return "time" }
+func (d *Duration) Type() string { return "TIME" }
 
 // Choice is a flag value: one of a few words.
 type Choice struct {
@@ -115,35 +127,62 @@ func (c *Choice) Set(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("want one of %s", strings.Join(c.Choices, ", "))
+	return fmt.Errorf("want %s", c.Words())
 }
 
 // String gives the word.
 func (c *Choice) String() string { return c.Value }
 
 // Type is what help shows for the value.
-func (c *Choice) Type() string { return strings.Join(c.Choices, "|") }
+func (*Choice) Type() string { return "WORD" }
 
-// Args wraps a check of positional arguments so that what it finds is a usage
-// error.
-func Args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
-			return &UsageError{Err: err}
-		}
-		return nil
+// Words names the words, of which there are two at least, for help and messages.
+func (c *Choice) Words() string {
+	last := len(c.Choices) - 1
+	return strings.Join(c.Choices[:last], ", ") + " or " + c.Choices[last]
+}
+
+// NoArgs is the check of positional arguments of a command that takes none.
+func NoArgs(cmd *cobra.Command, args []string) error {
+	if len(args) > 0 {
+		return Usagef("%s takes no arguments, and was given %q", cmd.CommandPath(), args[0])
 	}
+	return nil
 }
 
 // Group makes cmd a command that only holds others: alone it shows its help,
 // and a word that is none of its commands is a usage error.
 func Group(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return Usagef("unknown command %q for %q", args[0], cmd.CommandPath())
+		if len(args) == 0 {
+			return nil
 		}
-		return nil
+		hint := ""
+		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+			hint = "; did you mean " + strings.Join(near, " or ") + "?"
+		}
+		return Usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
 	}
+	cmd.SuggestionsMinimumDistance = typos
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// typos is how many letters a command's name may differ from the one that was
+// meant.
+const typos = 2
+
+// FlagError makes a usage error of what the parser of flags says, in our words
+// where its own are those of Go.
+func FlagError(err error) error {
+	var value *pflag.InvalidValueError
+	var number *strconv.NumError
+	if !errors.As(err, &value) || !errors.As(err, &number) {
+		return &UsageError{Err: err}
+	}
+	want := "a whole number"
+	if number.Func == "ParseBool" {
+		want = "true or false"
+	}
+	return Usagef("invalid argument %q for \"--%s\" flag: want %s", value.GetValue(), value.GetFlag().Name, want)
 }

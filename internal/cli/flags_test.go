@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"strings"
 	"testing"
+	"time"
 )
 
 func TestParseSizeReadsUnitsAndPlainBytes(t *testing.T) {
@@ -24,10 +26,32 @@ func TestParseSizeReadsUnitsAndPlainBytes(t *testing.T) {
 }
 
 func TestFormatSizeUsesTheLargestExactUnit(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1: "1 bytes", 1000: "1000 bytes", 1 << 10: "1KiB", 3 << 20: "3MiB", 1 << 30: "1GiB", 1<<20 + 1: "1048577 bytes"} {
+	for n, want := range map[int64]string{0: "0 bytes", 1: "1 byte", 1000: "1000 bytes", 1 << 10: "1KiB", 3 << 20: "3MiB", 1 << 30: "1GiB", 1<<20 + 1: "1048577 bytes"} {
 		if got := FormatSize(n); got != want {
 			t.Errorf("FormatSize(%d) = %q, want %q", n, got, want)
 		}
+	}
+}
+
+func TestTimesAreWrittenWithoutUnitsThatAreZero(t *testing.T) {
+	for _, want := range []string{"500ms", "30s", "2m", "2m5s", "10m", "24h", "1h30m", "20h10m", "1h0m5s", "1.5s"} {
+		var d Duration
+		if err := d.Set(want); err != nil || d.String() != want {
+			t.Errorf("%s is written %s, %v", want, &d, err)
+		}
+		if again, err := time.ParseDuration(d.String()); err != nil || again != d.Value {
+			t.Errorf("%s is read as %v, %v", want, again, err)
+		}
+	}
+}
+
+func TestAChoiceNamesItsWordsWhenItRefuses(t *testing.T) {
+	c := Choice{Value: "a", Choices: []string{"a", "b", "c"}}
+	if err := c.Set("d"); err == nil || !strings.Contains(err.Error(), "want a, b or c") || c.Value != "a" {
+		t.Errorf("%v, %q", err, c.Value)
+	}
+	if err := c.Set("b"); err != nil || c.Value != "b" {
+		t.Errorf("%v, %q", err, c.Value)
 	}
 }
 

@@ -5,6 +5,9 @@ package cli
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"strings"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -26,10 +29,30 @@ func ImageFile(ctx context.Context, dir, name string, progress func(string)) (st
 		return file, nil
 	}
 	file, err := store.Resolve(name)
-	if err != nil {
-		return "", unavailable("no image", err)
+	if err == nil {
+		err = sound(file)
 	}
-	return file, nil
+	switch {
+	case err == nil:
+		return file, nil
+	case !errors.Is(err, image.ErrNotFound):
+		return "", unavailable("the image "+name+" cannot be used", err)
+	case strings.ContainsRune(name, '/'):
+		return "", unavailable("", err)
+	}
+	if _, statErr := os.Stat(name); statErr == nil {
+		return "", unavailable("", fmt.Errorf("%w; a file is named with its folder: ./%s", err, name))
+	}
+	return "", unavailable("", fmt.Errorf("%w; '%s image ls' lists the images that there are", err, Program))
+}
+
+// sound says whether a file is an image, as far as its head tells.
+func sound(file string) error {
+	im, err := image.Open(file)
+	if err != nil {
+		return err
+	}
+	return im.Close()
 }
 
 func unavailable(detail string, err error) error {

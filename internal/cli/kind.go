@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -47,6 +48,12 @@ func (e *NotRunError) Unwrap() []error { return []error{sandbox.ErrRefused, e.Er
 
 // SandboxUsable is true: nothing has happened to one.
 func (*NotRunError) SandboxUsable() bool { return true }
+
+// Line gives what Explain says on one line that is safe to show on a terminal.
+func Line(err error) string {
+	// Errors that are joined have a line each.
+	return streams.OneLine(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(strings.TrimSpace(Explain(err))))
+}
 
 // Explain gives the text of err for people: of an operation on a sandbox the
 // detail and the cause, without its name and its class, which the detail says

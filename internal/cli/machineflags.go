@@ -29,7 +29,7 @@ func (m *MachineFlags) Register(fl *pflag.FlagSet) {
 	ImageFlag(fl, &m.Image)
 	EngineFlag(fl, &m.Engine)
 	m.MinIsolation = Choice{Choices: []string{"os_process", "container", "microvm"}}
-	fl.Var(&m.MinIsolation, "min-isolation", "refuse to run with less than this between program and host")
+	fl.Var(&m.MinIsolation, "min-isolation", "refuse to run with less than this between program and host: "+m.MinIsolation.Words())
 	LimitsFlag(fl, &m.Limits)
 }
 
@@ -42,7 +42,7 @@ func (m *MachineFlags) RegisterHosts(fl *pflag.FlagSet) {
 // EngineFlag adds the flag that says what runs the sandbox.
 func EngineFlag(fl *pflag.FlagSet, engine *Choice) {
 	*engine = Choice{Value: host.Auto, Choices: host.Names()}
-	fl.Var(engine, "engine", "what runs the sandbox")
+	fl.Var(engine, "engine", "what runs the sandbox: "+engine.Words())
 }
 
 // ImageFlag adds the flag that names an image.
@@ -55,7 +55,7 @@ func LimitsFlag(fl *pflag.FlagSet, limits *Choice) {
 	*limits = Choice{Value: LimitsAuto, Choices: []string{
 		LimitsAuto, string(microvm.EnforceCgroup), string(microvm.EnforceSystemd), string(microvm.EnforceRlimit),
 	}}
-	fl.Var(limits, "limits", "how the kernel bounds a sandbox's process; auto is the strongest way this machine offers")
+	fl.Var(limits, "limits", "how the kernel bounds a sandbox's process: "+limits.Words()+"; auto is the strongest way this machine offers")
 }
 
 // Options gives what the flags say. A host that is none is a usage error.
@@ -64,18 +64,41 @@ func (m *MachineFlags) Options(progress func(string)) (Options, error) {
 	if err := o.MinIsolation.UnmarshalText([]byte(m.MinIsolation.Value)); err != nil {
 		return o, &UsageError{Err: err}
 	}
+	var err error
+	o.Allow, o.Private, err = Hosts(m.Allow, m.Private)
+	return o, err
+}
+
+// Hosts reads the values of --allow and --allow-private. One that is no host is a
+// usage error.
+func Hosts(allow, private []string) (open, inside []sandbox.Host, err error) {
 	for _, list := range []struct {
 		flag  string
 		names []string
 		to    *[]sandbox.Host
-	}{{"--allow", m.Allow, &o.Allow}, {"--allow-private", m.Private, &o.Private}} {
+	}{{"--allow", allow, &open}, {"--allow-private", private, &inside}} {
 		for _, name := range list.names {
 			h, err := sandbox.ParseHost(name)
 			if err != nil {
-				return o, &UsageError{Err: fmt.Errorf("%s: %w", list.flag, err)}
+				return nil, nil, &UsageError{Err: &hostError{flag: list.flag, name: name, refusal: err}}
 			}
 			*list.to = append(*list.to, h)
 		}
 	}
-	return o, nil
+	return open, inside, nil
 }
+
+// hostError says in a line what a person takes for a host and is none; the
+// protocol's refusal behind it is longer.
+type hostError struct {
+	flag, name string
+	refusal    error
+}
+
+// Error says what is wanted.
+func (e *hostError) Error() string {
+	return fmt.Sprintf("%s: %.300q is no host: want a name or an IPv4 address, such as api.example.com, without scheme, port and path", e.flag, e.name)
+}
+
+// Unwrap gives the refusal.
+func (e *hostError) Unwrap() error { return e.refusal }

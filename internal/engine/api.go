@@ -23,6 +23,9 @@ const (
 	DefaultOutputBytes = 1 << 20
 	// MaxOutputBytes is the most that the output limit can be raised to.
 	MaxOutputBytes = 16 << 20
+	// MaxArgvBytes bounds Request.Argv, in bytes; it is what Linux allows a single
+	// argument (MAX_ARG_STRLEN).
+	MaxArgvBytes = 128 << 10
 	// DefaultMemory is the guest's memory for Python objects, in bytes. The
 	// interpreter's own text and libraries are not counted.
 	DefaultMemory = 256 << 20
@@ -74,6 +77,10 @@ type Request struct {
 	Code []byte
 	// Filename is what tracebacks call the source; "<sandbox>" when empty.
 	Filename string
+	// Argv are the elements of the program's sys.argv, each with a zero byte in
+	// front; at most MaxArgvBytes. Empty leaves sys.argv as it is. It is not there
+	// any more after the run.
+	Argv []byte
 	// Timeout is the wall-clock limit; zero means DefaultTimeout.
 	Timeout time.Duration
 	// MaxOutput bounds stdout and stderr together; zero means

@@ -185,10 +185,10 @@ func (r *run) exchange() (linux.Outcome, error) {
 		// Zero is what the template holds.
 		r.nonce = binary.LittleEndian.Uint32(nonce[:]) | 1
 	}
-	name := r.req.Filename
-	payload := make([]byte, 0, len(name)+len(r.req.Code))
-	payload = append(append(payload, name...), r.req.Code...)
-	head := header(flags, uint32(len(name)), uint32(len(r.req.Code)), r.nonce, entropy)
+	name, argv := r.req.Filename, r.req.Argv
+	payload := make([]byte, 0, len(name)+len(argv)+len(r.req.Code))
+	payload = append(append(append(payload, name...), argv...), r.req.Code...)
+	head := header(flags, uint32(len(name)+len(argv)), uint32(len(r.req.Code)), r.nonce, entropy)
 	return r.vm.exchange(head, payload, MaxValueBytes)
 }
 

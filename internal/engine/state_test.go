@@ -105,6 +105,8 @@ func TestLimitsAreRefusedInWords(t *testing.T) {
 		{MaxOutput: engine.MaxOutputBytes + 1},
 		{Timeout: -1},
 		{Filename: strings.Repeat("x", 300)},
+		{Argv: make([]byte, engine.MaxArgvBytes+1)},
+		{Argv: []byte("a")},
 	} {
 		_, err := vm.Run(context.Background(), r)
 		if !errors.Is(err, engine.ErrRefused) || !usable(err) {
@@ -112,6 +114,38 @@ func TestLimitsAreRefusedInWords(t *testing.T) {
 		}
 	}
 	output(t, vm, "print(6*7)", "42\n")
+}
+
+func TestAProgramFindsItsArgumentsAndTheNextOneDoesNot(t *testing.T) {
+	vm := machine(t, template(t, nil))
+	const show = "import sys; print(sys.argv)"
+	long := strings.Repeat("x", engine.MaxArgvBytes-len("\x00prog.py\x00"))
+	for _, r := range []struct{ argv, want string }{
+		{"\x00prog.py\x00a\x00\x00b c\x00\xffü\x00--", `['prog.py', 'a', '', 'b c', '\udcffü', '--']`},
+		{"\x00", `['']`},
+		{"\x00-c", `['-c']`},
+		{"\x00prog.py\x00" + long, `['prog.py', '` + long + `']`},
+	} {
+		// Tracebacks still know the file, and the arguments do not outlive a program
+		// that fails.
+		for _, code := range []string{show, show + "; sys.exit('over')", show + "; 1/0"} {
+			res, err := vm.Run(context.Background(), engine.Request{Code: []byte(code), Filename: "f.py", Argv: []byte(r.argv), Timeout: patience(engine.DefaultTimeout)})
+			if err != nil || string(res.Stdout) != r.want+"\n" {
+				t.Errorf("%.40q: %v, %.200q", r.argv, err, res.Stdout)
+			}
+			if strings.HasSuffix(code, "1/0") && !strings.Contains(string(res.Stderr), `File "f.py", line 1`) {
+				t.Errorf("%.40q: %s", r.argv, res.Stderr)
+			}
+			output(t, vm, show, "['']\n")
+		}
+	}
+	if err := vm.Reset(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	output(t, vm, show, "['']\n")
+	// What a program sets itself is its own.
+	output(t, vm, "import sys; sys.argv = ['own']", "")
+	output(t, vm, show, "['own']\n")
 }
 
 func TestLargeSourceReachesTheInterpreterWhole(t *testing.T) {

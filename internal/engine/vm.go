@@ -184,6 +184,8 @@ func (r *Request) check() error {
 		return refused("the code has %d bytes; at most %d bytes are allowed", len(r.Code), r.MaxCode)
 	case len(r.Filename) > maxName || strings.ContainsAny(r.Filename, "\x00\n"):
 		return refused("the file name is longer than %d bytes or has a line break", maxName)
+	case len(r.Argv) > MaxArgvBytes || len(r.Argv) > 0 && r.Argv[0] != 0:
+		return refused("the arguments have more than %d bytes or do not begin with a zero byte", MaxArgvBytes)
 	}
 	return nil
 }

@@ -36,7 +36,9 @@ func FuzzStreams(f *testing.F) {
 		if strings.Contains(input, "forever") || strings.Contains(input, "sleep") {
 			t.Skip("it would only take time")
 		}
-		_ = s.ServeStreams(t.Context(), strings.NewReader(initialize+"\n"+initialized+"\n"+input), io.Discard) // an error is an answer too
+		if err := s.ServeStreams(t.Context(), strings.NewReader(initialize+"\n"+initialized+"\n"+input), io.Discard); err != nil {
+			t.Errorf("the session ended before its input: %v", err)
+		}
 		if left := b.Registered(); left != 0 {
 			t.Errorf("%d sandboxes are left", left)
 		}

@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -71,6 +73,10 @@ func ListenAddress(address string) (loopback bool, err error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || port == "" {
 		return false, fmt.Errorf("%q is no address: want host:port, such as 127.0.0.1:8080", address)
+	}
+	// A word is the name of a service.
+	if n, err := strconv.Atoi(port); err == nil && (n < 0 || n > math.MaxUint16) {
+		return false, fmt.Errorf("%q is no address: a port is from 0 to %d", address, math.MaxUint16)
 	}
 	return isLoopback(host), nil
 }

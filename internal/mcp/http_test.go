@@ -388,6 +388,7 @@ func TestAddressesAreToldApart(t *testing.T) {
 		":80": "false", "0.0.0.0:80": "false", "[::]:80": "false", "192.0.2.1:80": "false", "host.example:80": "false",
 		"localhost.example:80": "false", "127.0.0.1.example:80": "false", "[::ffff:127.0.0.1]:80": "true",
 		"127.0.0.1": "error", "": "error", "localhost:": "error", "::1:80:": "error",
+		"127.0.0.1:65535": "true", "127.0.0.1:65536": "error", "127.0.0.1:-1": "error", "127.0.0.1:http": "true",
 	} {
 		loopback, err := mcp.ListenAddress(address)
 		got := fmt.Sprint(loopback)

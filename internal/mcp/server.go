@@ -138,15 +138,15 @@ func (s *Server) Serve(ctx context.Context, t sdk.Transport) error {
 }
 
 // ServeStreams serves one client that writes to in and reads from out, a message
-// a line. When in has ended, what came before may be answered for drainTime more.
+// a line of at most MaxMessage bytes. A line that is none is answered with an error
+// of JSON-RPC. When in has ended, what came before may be answered for drainTime
+// more.
 func (s *Server) ServeStreams(ctx context.Context, in io.Reader, out io.Writer) error {
-	lines := &sdk.IOTransport{Reader: io.NopCloser(in), Writer: nopCloser{out}, MaxLineLength: MaxMessage}
-	return s.Serve(ctx, draining{lines, drainTime})
+	answers := &whole{w: out}
+	messages := newLines(in, answers, MaxMessage, s.config.Logger)
+	// Lines are bounded already.
+	return s.Serve(ctx, draining{&sdk.IOTransport{Reader: io.NopCloser(messages), Writer: answers, MaxLineLength: -1}, drainTime})
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }
 
 // Close ends every session and waits until its sandbox is gone, as far as the
 // router's bounds allow. Later calls are refused.

@@ -108,15 +108,23 @@ func TestWhatWasAskedBeforeTheEndIsAnswered(t *testing.T) {
 	}
 }
 
-func TestAMessageThatIsTooLongEndsTheSession(t *testing.T) {
-	b := memory()
-	r := newRaw(t, serve(t, b, nil))
-	r.says(initialize)
-	go func() {
-		_, _ = io.WriteString(r.to, `{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"`)
-		_, _ = r.to.Write(make([]byte, mcp.MaxMessage+1)) // ends when nobody reads any more
-	}()
-	if err := await(t, r.ended); err == nil {
-		t.Error("the session ended as if nothing had been wrong")
+func TestASessionOutlivesWhatIsNoMessage(t *testing.T) {
+	r := newRaw(t, serve(t, memory(), nil))
+	for _, step := range []struct{ says, want string }{
+		{"Content-Length: 7", `"id":null,"error":{"code":-32700`},
+		{initialize, `"protocolVersion":"2025-06-18"`},
+		{`{"jsonrpc":"2.0","id":2,"method":"pi`, `"id":null,"error":{"code":-32700`},
+		{`[{"jsonrpc":"2.0","id":2,"method":"ping"}]`, `"id":null,"error":{"code":-32600`},
+		{`{"jsonrpc":"2.0","id":2,"method":"ping","params":{"x":"` + strings.Repeat("x", mcp.MaxMessage) + `"}}`, `"id":null,"error":{"code":-32600`},
+		{`{"id":2,"method":"ping"}`, `"id":2,"error":{"code":-32600`},
+		{`{"jsonrpc":"2.0","id":2,"method":"ping"}`, `"id":2,"result":{}`},
+	} {
+		if got := r.says(step.says); !strings.Contains(got, step.want) {
+			t.Errorf("%.80s\ngot  %s\nwant %s", step.says, got, step.want)
+		}
+	}
+	_ = r.to.Close()
+	if err := await(t, r.ended); err != nil {
+		t.Errorf("the session ended with %v", err)
 	}
 }

@@ -19,25 +19,25 @@ const (
 func ReadToken(name string) (string, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
+		return "", err
 	}
 	defer func() { _ = f.Close() }() // only read
 	info, err := f.Stat()
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("token: %w", err)
+		return "", err
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("token: %s is not a regular file", name)
+		return "", fmt.Errorf("%s is not a regular file", name)
 	case info.Mode().Perm()&0o077 != 0:
-		return "", fmt.Errorf("token: %s is open to other users (mode %03o): chmod 600 it", name, info.Mode().Perm())
+		return "", fmt.Errorf("%s is open to other users (mode %03o): chmod 600 it", name, info.Mode().Perm())
 	}
 	data, err := io.ReadAll(io.LimitReader(f, MaxToken+2))
 	if err != nil {
-		return "", fmt.Errorf("token: %w", err)
+		return "", err
 	}
 	token := strings.TrimRight(string(data), "\r\n")
 	if err := checkToken(token); err != nil {
-		return "", fmt.Errorf("token: %s: %w", name, err)
+		return "", fmt.Errorf("%s: %w", name, err)
 	}
 	return token, nil
 }

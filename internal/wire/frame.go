@@ -46,9 +46,9 @@ const (
 
 const (
 	headerSize = 12
-	// MaxPayload bounds every payload in bytes: the largest program, with room
-	// for what travels with it.
-	MaxPayload = 10<<20 + 64<<10
+	// MaxPayload bounds every payload in bytes: the largest program and the most
+	// arguments, with room for what travels with them.
+	MaxPayload = 10<<20 + 192<<10
 	// MaxOutputPayload is the largest piece of output in one frame, in bytes.
 	MaxOutputPayload = 64 << 10
 )

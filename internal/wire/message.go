@@ -30,6 +30,9 @@ type Start struct {
 type Run struct {
 	Code     []byte
 	Filename string
+	// Argv are the elements of sys.argv, each with a zero byte in front; none leave
+	// it as it is.
+	Argv []byte `cbor:",omitempty"`
 	// Timeout is what is left of the call's time, queueing included.
 	Timeout time.Duration
 	// MaxOutput bounds stdout and stderr together, in bytes.

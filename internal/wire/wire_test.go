@@ -81,7 +81,7 @@ func TestALengthAloneCostsNothing(t *testing.T) {
 }
 
 func TestMessagesSurviveTheTrip(t *testing.T) {
-	run := Run{Code: []byte("print(1)\x00\xff"), Filename: "f.py", Timeout: time.Second, MaxOutput: 5, Echo: true, Host: true}
+	run := Run{Code: []byte("print(1)\x00\xff"), Filename: "f.py", Argv: []byte("\x00f.py\x00\xff"), Timeout: time.Second, MaxOutput: 5, Echo: true, Host: true}
 	done := Done{ExitCode: -1, Exited: true, Value: "ä", Generation: "g", Kind: "timeout", Message: "m", Usable: true, Duration: 7}
 	ask := Ask{ID: ^uint32(0), Name: "http", Payload: []byte("\xfe")}
 	answer := Answer{ID: 1, Payload: []byte("\xff"), Failed: true, Failure: "no", NoRoom: true, Unknown: true}

@@ -272,7 +272,7 @@ func (s *server) answer(m Machine, k *call) error {
 	} else {
 		out, errs := &pipe{s, wire.KindStdout, k, nil}, &pipe{s, wire.KindStderr, k, nil}
 		req := engine.Request{
-			Code: k.run.Code, Filename: k.run.Filename, Timeout: k.run.Timeout, MaxOutput: k.run.MaxOutput,
+			Code: k.run.Code, Filename: k.run.Filename, Argv: k.run.Argv, Timeout: k.run.Timeout, MaxOutput: k.run.MaxOutput,
 			MaxCode: engine.MaxCodeBytes, Echo: k.run.Echo, Live: k.run.Live, Stdout: out, Stderr: errs,
 		}
 		if k.run.Host {

@@ -58,7 +58,7 @@ A yardstick is a command that prints another product's medians as JSON,
 		Example: `  maf-sandbox bench
   maf-sandbox bench --only N1 --json
   maf-sandbox bench --quick --yardstick bench/yardstick.sh`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Yardstick == "" {
 				o.Yardstick = os.Getenv(YardstickEnv)

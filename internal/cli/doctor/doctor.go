@@ -50,7 +50,7 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		Short: "Say what this machine offers, and what mends what is missing",
 		Long: `Say what this machine offers for sandboxes, what is missing, and the command
 that mends it. The exit status is 0 when programs can be run and 1 when not.`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context(), o)

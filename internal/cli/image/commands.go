@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"strings"
 	"text/tabwriter"
 
@@ -24,7 +25,7 @@ func newBuildCmd(c *common) *cobra.Command {
 		Short: "Capture a Python",
 		Example: `  maf-sandbox image build
   maf-sandbox image build --venv .venv --name data`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Python != "" && o.Venv != "" {
 				return cli.Usagef("give either --python or --venv, not both")
@@ -92,7 +93,7 @@ func newListCmd(c *common) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "ls", Aliases: []string{"list"}, Short: "List the images",
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			store, err := c.store()
 			if err != nil {
@@ -114,14 +115,25 @@ func newListCmd(c *common) *cobra.Command {
 	return cmd
 }
 
+// named checks that images are named.
+func named(_ *cobra.Command, args []string) error {
+	switch {
+	case len(args) == 0:
+		return cli.Usagef("give the NAME of an image: '%s image ls' lists them", cli.Program)
+	case slices.Contains(args, ""):
+		return cli.Usagef("a NAME is empty")
+	}
+	return nil
+}
+
 func newShowCmd(c *common) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "show NAME", Short: "Say what is in an image",
-		Args: cli.Args(cobra.ExactArgs(1)),
+		Args: named,
 		RunE: func(_ *cobra.Command, args []string) error {
-			if args[0] == "" {
-				return cli.Usagef("the NAME is empty")
+			if len(args) > 1 {
+				return cli.Usagef("give the NAME of one image, not of %d", len(args))
 			}
 			store, err := c.store()
 			if err != nil {
@@ -132,9 +144,14 @@ func newShowCmd(c *common) *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return cli.WriteJSON(c.factory.Streams, d)
+				err = cli.WriteJSON(c.factory.Streams, d)
+			} else {
+				err = c.print(detail(d))
 			}
-			return c.print(detail(d))
+			if err == nil && d.Manifest == nil {
+				err = &cli.StatusError{Status: cli.ExitSandbox} // why is shown
+			}
+			return err
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
@@ -145,15 +162,8 @@ func newRemoveCmd(c *common) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use: "rm NAME...", Aliases: []string{"remove"}, Short: "Remove images",
-		Args: cli.Args(cobra.MinimumNArgs(1)),
-		RunE: func(_ *cobra.Command, args []string) error {
-			for _, name := range args {
-				if name == "" {
-					return cli.Usagef("a NAME is empty")
-				}
-			}
-			return c.remove(args, asJSON)
-		},
+		Args: named,
+		RunE: func(_ *cobra.Command, args []string) error { return c.remove(args, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as one JSON object")
 	return cmd

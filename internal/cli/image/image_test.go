@@ -77,6 +77,7 @@ func TestImageCommands(t *testing.T) {
 		{"build what cannot be captured", []string{"build", "--python", "pypy"}, 125, "", "maf-sandbox: cannot capture pypy: it is PyPy; needed is CPython 3.9 or later for x86-64 Linux with glibc"},
 		{"list", []string{"ls"}, 0, "NAME       PYTHON   PACKAGES  SIZE     CREATED           ID\na          3.12.1   1         1.5 MiB  1970-01-01 00:00  0123456789ab\nbad^[[31m  damaged  -         0.0 MiB  1970-01-01 00:00  ffff\n", ""},
 		{"show", []string{"show", "a"}, 0, "id        0123456789abcdef\nnames     a\npath      /c/0123456789abcdef.img\nsize      1.5 MiB\ncreated   1970-01-01 00:00:00 UTC\npython    3.12.1\nlibc      glibc 2.36\nfiles     7, 1.0 MiB\npackages  1\n          numpy 2.0\n", ""},
+		{"show what is damaged", []string{"show", "bad\x1b[31m"}, 125, "id        ffff\nnames     bad^[[31m\npath\nsize      0.0 MiB\ncreated   1970-01-01 00:00:00 UTC\ndamaged   damaged\n", ""},
 		{"show what is not there", []string{"show", "b"}, 125, "", `maf-sandbox: no image is called "b": not found`},
 		{"remove some", []string{"rm", "a", "b"}, 125, "removed a\n", `maf-sandbox: no image is called "b": not found`},
 		{"remove as JSON", []string{"rm", "a", "--json"}, 0, `{"removed":["a"]}` + "\n", ""},

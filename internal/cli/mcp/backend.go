@@ -42,6 +42,9 @@ type lazy struct {
 
 // newBackend makes the backend of micro-VMs that the options ask for.
 func newBackend(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbox.Backend, error) {
+	if err := o.ready(); err != nil {
+		return nil, err
+	}
 	cache, err := o.Factory.CacheDir()
 	if err != nil {
 		return nil, err

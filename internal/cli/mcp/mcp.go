@@ -12,12 +12,14 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/egress"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mcp"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -88,7 +90,8 @@ and output or, with --http, over streamable HTTP at the path ` + mcp.Path + `.
 
 The tools are ` + codeact.Name + ` and ` + mcp.ResetName + `. Each session has a sandbox of its
 own, which is gone when the session ends. Names stay from one call to the next
-unless --cleanup says otherwise.
+unless --cleanup says otherwise. A message may have 8 MiB; a line that is no
+message of JSON-RPC is answered with an error.
 
 HTTP is for this machine's loopback address. Any other address needs a bearer
 token from a file, and a proxy in front that encrypts. Requests of web pages are
@@ -104,8 +107,11 @@ any local user can reach it.`,
   maf-sandbox mcp --image data --memory 1GiB --timeout 5m
   maf-sandbox mcp --control
   maf-sandbox mcp --http 127.0.0.1:8080`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkNeeds(cmd.Flags()); err != nil {
+				return err
+			}
 			if err := o.check(); err != nil {
 				return err
 			}
@@ -122,19 +128,19 @@ any local user can reach it.`,
 	fl.Var(&o.MaxOutput, "max-output", "stop a program when it has written more than this")
 	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
-	fl.Var(&o.Cleanup, "cleanup", "when a sandbox is cleaned: after the session, or reset or disposed of after each call")
-	fl.Var(&o.MinIsolation, "min-isolation", "refuse to serve with less isolation than this `LEVEL`: none, runtime, os_process, container, hardened_container, microvm or vm")
+	fl.Var(&o.Cleanup, "cleanup", "when a sandbox is cleaned: after the "+cleanupSession+", or after each call by "+cleanupReset+" or "+cleanupDispose)
+	fl.Var(&o.MinIsolation, "min-isolation", "refuse to serve with less isolation than this: "+o.MinIsolation.Words())
 	fl.StringArrayVar(&o.Allow, "allow", nil, "let programs reach this `HOST` over HTTP; can be repeated")
 	fl.StringArrayVar(&o.AllowPrivate, "allow-private", nil, "the same for a `HOST` on a private or loopback address")
 	fl.StringVar(&o.HTTP, "http", "", "serve over HTTP at this `ADDRESS`, host:port")
 	fl.StringVar(&o.TokenFile, "token-file", "", "ask for the bearer token in this `FILE`")
 	fl.StringArrayVar(&o.Origins, "allow-origin", nil, "let web pages of this `ORIGIN` make requests, such as https://agents.example; can be repeated")
-	fl.IntVar(&o.MaxSessions, "max-sessions", mcp.DefaultMaxSessions, "sessions at once, over HTTP")
+	fl.IntVar(&o.MaxSessions, "max-sessions", mcp.DefaultMaxSessions, "at most this `NUMBER` of sessions at once, over HTTP")
 	fl.Var(&o.Idle, "idle", "end a session that has been silent for this long, over HTTP")
 	fl.BoolVar(&o.Control, "control", false, "let operators see and remove the sandboxes, with mst")
 	fl.StringVar(&o.ControlName, "control-name", "", "the `NAME` of this server for operators (default mcp-PID)")
-	fl.Var(&o.Log, "log", "what to log on standard error")
-	fl.Var(&o.LogFormat, "log-format", "how to write the log")
+	fl.Var(&o.Log, "log", "what to log on standard error: "+o.Log.Words())
+	fl.Var(&o.LogFormat, "log-format", "how to write the log: "+o.LogFormat.Words())
 	return cmd
 }
 
@@ -149,20 +155,49 @@ func isolations() (words []string) {
 // maxSessions bounds --max-sessions: each has a process of its own.
 const maxSessions = 1024
 
+// needs are the flags that mean something beside another one only, and what there
+// is to say of them without it.
+var needs = []struct {
+	flags []string
+	with  string
+	why   string
+}{
+	{[]string{"control-name"}, "control", "operators do not see the server"},
+	{[]string{"token-file", "allow-origin"}, "http", "standard input and output belong to whoever started the program"},
+	{[]string{"max-sessions", "idle"}, "http", "on standard input and output there is one session, which lasts as long as its client"},
+}
+
+// checkNeeds refuses flags without the one that they are for, and values that are
+// empty, such as those of a shell's unset variable: whoever gives them expects an
+// effect.
+func checkNeeds(fl *pflag.FlagSet) error {
+	for _, name := range []string{"http", "token-file"} {
+		if fl.Changed(name) && !given(fl, name) {
+			return cli.Usagef("the value of --%s is empty", name)
+		}
+	}
+	for _, n := range needs {
+		for _, name := range n.flags {
+			if fl.Changed(name) && !given(fl, n.with) {
+				return cli.Usagef("--%s is for --%s: without it %s", name, n.with, n.why)
+			}
+		}
+	}
+	return nil
+}
+
+// given says whether a flag has another value than that of its absence.
+func given(fl *pflag.FlagSet, name string) bool {
+	f := fl.Lookup(name)
+	return f.Value.String() != f.DefValue
+}
+
 // check refuses options that make no sense.
 func (o *Options) check() error {
-	switch {
-	case o.ControlName != "" && !o.Control:
-		return cli.Usagef("--control-name is for --control")
-	case len(o.ControlName) > control.MaxSourceIDBytes:
+	if len(o.ControlName) > control.MaxSourceIDBytes {
 		return cli.Usagef("--control-name has %d bytes: at most %d are allowed", len(o.ControlName), control.MaxSourceIDBytes)
 	}
 	if o.HTTP == "" {
-		for name, set := range map[string]bool{"--token-file": o.TokenFile != "", "--allow-origin": len(o.Origins) > 0} {
-			if set {
-				return cli.Usagef("%s is for --http: standard input and output belong to whoever started the program", name)
-			}
-		}
 		return nil
 	}
 	loopback, err := mcp.ListenAddress(o.HTTP)
@@ -187,11 +222,12 @@ func (o *Options) check() error {
 // hosts that may be on private addresses. What cannot be enforced is refused
 // here, since a refusal at the first program would reach a model only.
 func (o *Options) network() (rules []sandbox.EgressRule, private []sandbox.Host, err error) {
-	if rules, err = sandbox.AllowHosts(slices.Concat(o.Allow, o.AllowPrivate)...); err != nil {
-		return nil, nil, &cli.UsageError{Err: fmt.Errorf("--allow: %w", err)}
+	open, private, err := cli.Hosts(o.Allow, o.AllowPrivate)
+	if err != nil {
+		return nil, nil, err
 	}
-	for _, rule := range rules[len(o.Allow):] {
-		private = append(private, rule.Host)
+	for _, h := range slices.Concat(open, private) {
+		rules = append(rules, sandbox.EgressRule{Host: h})
 	}
 	if len(rules) > 0 {
 		_, err = egress.NewPolicy(cli.Program, sandbox.Spec{Egress: sandbox.EgressAllowlist, EgressAllow: rules}, private...)
@@ -207,7 +243,7 @@ func run(ctx context.Context, o *Options) (err error) {
 	serveHTTP := mcp.HTTP{Origins: o.Origins, MaxSessions: o.MaxSessions, Idle: o.Idle.Value}
 	if o.TokenFile != "" {
 		if serveHTTP.Token, err = mcp.ReadToken(o.TokenFile); err != nil {
-			return err
+			return fmt.Errorf("--token-file: %w", err)
 		}
 	}
 	logger := o.logger()
@@ -284,12 +320,24 @@ func (o *Options) router(backend sandbox.Backend, observer router.Observer) (*ro
 	r, err := router.New(router.Config{
 		Backends: []sandbox.Backend{backend}, MinIsolation: isolation, MinCleanup: cleanup, Observer: observer,
 	})
-	if isolation == router.DefaultMinIsolation && errors.Is(err, sandbox.ErrIsolationNotPermitted) {
-		reached := backend.Isolation()
-		return nil, fmt.Errorf("without KVM a traced process stands in for the virtual machine, of isolation %s: "+
-			"'maf-sandbox doctor' says what KVM needs, and --min-isolation %[1]s is content with less: %w", reached, sandbox.ErrIsolationNotPermitted)
+	if errors.Is(err, sandbox.ErrIsolationNotPermitted) {
+		return nil, o.tooWeak(backend.Isolation())
 	}
 	return r, err
+}
+
+// tooWeak says that the sandboxes are of less isolation than is asked for, and what
+// to do about it.
+func (o *Options) tooWeak(reached sandbox.Isolation) error {
+	if reached == sandbox.IsolationUnset {
+		return fmt.Errorf("nothing here can run a sandbox, neither KVM nor a traced process: 'maf-sandbox doctor' says what is missing: %w", sandbox.ErrIsolationNotPermitted)
+	}
+	what, mend := "--engine "+o.Engine.Value+" is", ""
+	if o.Engine.Value == host.Auto && reached < sandbox.IsolationMicroVM {
+		what, mend = "without KVM a traced process stands in for the virtual machine,", "'maf-sandbox doctor' says what KVM needs, and "
+	}
+	return fmt.Errorf("%s of isolation %s: %s--min-isolation %[2]s is content with less than %[4]s: %[5]w",
+		what, reached, mend, o.MinIsolation.Value, sandbox.ErrIsolationNotPermitted)
 }
 
 // server makes the server over a router.

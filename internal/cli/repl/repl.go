@@ -50,7 +50,7 @@ standard input and no prompt is shown.
 ` + commandHelp(),
 		Example: `  maf-sandbox repl
   printf 'x = 6\nx * 7\n' | maf-sandbox repl`,
-		Args: cli.Args(cobra.NoArgs),
+		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if runF != nil {
 				return runF(cmd.Context(), o)

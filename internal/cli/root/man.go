@@ -18,7 +18,7 @@ func newManCmd(f *cli.Factory) *cobra.Command {
 		Use:    "man",
 		Short:  "Write the manual page to standard output",
 		Hidden: true,
-		Args:   cli.Args(cobra.NoArgs),
+		Args:   cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain(cmd.Root())
 			page, err := mango.NewManPage(1, cmd.Root())

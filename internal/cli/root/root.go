@@ -18,6 +18,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/repl"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/run"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/version"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/helptext"
 )
 
 // Main runs the program with the process's arguments and streams and returns
@@ -61,8 +62,11 @@ python3, and nothing else of the machine is visible inside.`,
 	cmd.SetIn(f.Streams.In)
 	cmd.SetOut(f.Streams.Out)
 	cmd.SetErr(f.Streams.Err)
-	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &cli.UsageError{Err: err} })
-	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { help(f.Streams, c) })
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return cli.FlagError(err) })
+	// Help has no way to report a failure; a closed pipe is none anyway.
+	cmd.SetHelpFunc(func(c *cobra.Command, _ []string) { _ = helptext.Write(f.Streams, c) })
+	cmd.SetHelpCommand(helptext.NewCmd(f.Streams))
+	say := version.NewCmd(f, nil)
 	cmd.AddCommand(
 		run.NewCmd(f, nil),
 		repl.NewCmd(f, nil),
@@ -70,8 +74,24 @@ python3, and nothing else of the machine is visible inside.`,
 		image.NewCmd(f),
 		doctor.NewCmd(f, nil),
 		bench.NewCmd(f, nil),
-		version.NewCmd(f, nil),
+		say,
 		newManCmd(f),
 	)
+	showVersion := cmd.Flags().Bool("version", false, "the same as the command version")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *showVersion {
+			return say.RunE(say, args)
+		}
+		return cmd.Help()
+	}
+	cmd.InitDefaultCompletionCmd()
+	for _, sub := range cmd.Commands() {
+		if sub.Name() == "completion" {
+			cli.Group(sub)
+			for _, shell := range sub.Commands() {
+				shell.Args = cli.NoArgs
+			}
+		}
+	}
 	return cmd
 }

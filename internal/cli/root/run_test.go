@@ -5,6 +5,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,19 +120,31 @@ func TestRunSaysWhyThereIsNoSandbox(t *testing.T) {
 	}
 }
 
-func TestRunNamesTheSourceWithoutItsPath(t *testing.T) {
+func TestRunNamesTheSourceWithoutItsPathAndHandsItsArgumentsOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "prog.py")
 	if err := os.WriteFile(file, []byte("print(6*7)"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	const code = "print(6*7)"
 	for _, r := range []struct {
 		args []string
-		want string
-	}{{[]string{file}, "prog.py"}, {[]string{"-"}, "<stdin>"}, {[]string{"-c", "print(6*7)"}, "<string>"}} {
+		name string
+		argv []string
+	}{
+		{[]string{file}, "prog.py", []string{"prog.py"}},
+		{[]string{file, "a", "--json", "", "b c"}, "prog.py", []string{"prog.py", "a", "", "b c"}},
+		{[]string{file, "--", "--json", "--", "-x"}, "prog.py", []string{"prog.py", "--json", "--", "-x"}},
+		{[]string{"--", file, "-x"}, "prog.py", []string{"prog.py", "-x"}},
+		{[]string{"-"}, "<stdin>", []string{"-"}},
+		{[]string{"-", "-", "a\xff"}, "<stdin>", []string{"-", "-", "a\xff"}},
+		{[]string{"-c", code}, "<string>", []string{"-c"}},
+		{[]string{"-c", code, "a", "--", "-b"}, "<string>", []string{"-c", "a", "-b"}},
+		{[]string{"a", "-c", code}, "<string>", []string{"-c", "a"}},
+	} {
 		e := &clitest.Engine{Programs: programs()}
-		command(t, e, "print(6*7)", append([]string{"run"}, r.args...)...)
-		if got := e.Requests(); len(got) != 1 || got[0].Filename != r.want {
-			t.Errorf("%v: requests %+v, want the name %q", r.args, got, r.want)
+		command(t, e, code, append([]string{"run"}, r.args...)...)
+		if got := e.Requests(); len(got) != 1 || got[0].Filename != r.name || !slices.Equal(got[0].Argv, r.argv) {
+			t.Errorf("%q: requests %+v, want the name %q and %q", r.args, got, r.name, r.argv)
 		}
 	}
 }

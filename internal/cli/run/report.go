@@ -7,7 +7,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
-	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -80,7 +79,7 @@ func newFailure(err error) *failure {
 	if err == nil || errors.As(err, &status) {
 		return nil
 	}
-	return &failure{Kind: cli.Kind(err), Message: streams.OneLine(cli.Explain(err)), Usable: sandbox.Usable(err)}
+	return &failure{Kind: cli.Kind(err), Message: cli.Line(err), Usable: sandbox.Usable(err)}
 }
 
 func unlessText(p []byte) string {

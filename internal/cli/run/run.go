@@ -8,6 +8,7 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
@@ -18,8 +19,9 @@ import (
 type Options struct {
 	Factory *cli.Factory
 
-	// Source is what to run.
+	// Source is what to run, Args what it finds in sys.argv behind its own name.
 	Source Source
+	Args   []string
 	// Request limits.
 	Timeout   cli.Duration
 	MaxOutput cli.Size
@@ -41,11 +43,12 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		MaxOutput: cli.Size{Bytes: microvm.DefaultMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
 	}
 	cmd := &cobra.Command{
-		Use:   "run [FILE|-] [-c CODE]",
+		Use:   "run (FILE | - | -c CODE) [ARG...]",
 		Short: "Run a Python program in a fresh sandbox",
 		Long: `Run a Python program in a fresh sandbox.
 
-The program is a FILE, standard input (-) or the text given with -c. Its output
+The program is a FILE, standard input (-) or the text given with -c. It finds
+each ARG in sys.argv; one that begins with a dash goes behind --. Its output
 appears as it is written. The exit status is the program's own; 124 means that
 the time limit was reached, 125 that the sandbox failed or refused, with one
 line on standard error that says why, and 130 that Ctrl-C was pressed.
@@ -53,21 +56,22 @@ line on standard error that says why, and 130 that Ctrl-C was pressed.
 On a terminal, control sequences in the program's output are shown rather than
 obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 		Example: `  maf-sandbox run analysis.py
+  maf-sandbox run report.py 2026 -- --format csv
   maf-sandbox run -c 'print(6*7)'
   echo 'print("hello")' | maf-sandbox run -
   maf-sandbox run -c 'while True: pass' --timeout 500ms`,
-		Args: cli.Args(cobra.MaximumNArgs(1)),
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hasCode := cmd.Flags().Changed("code")
 			switch {
-			case hasCode && len(args) > 0:
-				return cli.Usagef("give either %s or --code, not both", args[0])
-			case !hasCode && len(args) == 0:
+			case hasCode:
+				o.Args = args
+			case len(args) == 0:
 				return cli.Usagef("nothing to run: give a FILE, - for standard input, or -c CODE")
-			case len(args) > 0 && args[0] == "":
+			case args[0] == "":
 				return cli.Usagef("the name of the FILE is empty")
-			case len(args) > 0:
-				o.Source.File = args[0]
+			default:
+				o.Source.File, o.Args = args[0], args[1:]
 			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
@@ -75,6 +79,13 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 			return run(cmd.Context(), o)
 		},
 	}
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) {
+			err = fmt.Errorf("%w (what is for the program goes behind --)", err)
+		}
+		return cli.FlagError(err)
+	})
 	fl := cmd.Flags()
 	fl.StringVarP(&o.Source.Code, "code", "c", "", "run this `CODE`")
 	fl.Var(&o.Timeout, "timeout", "stop the program after this time")
@@ -104,6 +115,7 @@ func run(ctx context.Context, o *Options) error {
 	req := microvm.Request{
 		Code:      string(code),
 		Filename:  o.Source.name(),
+		Argv:      append([]string{o.Source.argv0()}, o.Args...),
 		Timeout:   o.Timeout.Value,
 		MaxOutput: int(o.MaxOutput.Bytes),
 		Echo:      o.Echo,

@@ -34,6 +34,18 @@ func (s Source) name() string {
 	return strings.ToValidUTF8(name[:min(len(name), maxName)], "?")
 }
 
+// argv0 is what the program is called in its own sys.argv, as CPython would have
+// it, again without the path.
+func (s Source) argv0() string {
+	switch s.File {
+	case "":
+		return "-c"
+	case "-":
+		return "-"
+	}
+	return s.name()
+}
+
 // maxName bounds the name that tracebacks show, in bytes.
 const maxName = 255
 

@@ -36,7 +36,7 @@ func NewCmd(f *cli.Factory, runF func(*Options) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Say which build this is",
-		Args:  cli.Args(cobra.NoArgs),
+		Args:  cli.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if runF != nil {
 				return runF(o)

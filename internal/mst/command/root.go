@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/helptext"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 )
 
@@ -48,11 +49,11 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 		root := NewCmd(f)
 		// Cobra's way of asking for help has no place for an error.
 		var shown error
-		root.SetHelpFunc(func(c *cobra.Command, _ []string) { shown = help(f.Streams, c) })
+		root.SetHelpFunc(func(c *cobra.Command, _ []string) { shown = helptext.Write(f.Streams, c) })
 		root.PersistentPreRunE = func(*cobra.Command, []string) error {
 			started = true
 			if root.Flags().Changed("help") { // before a command
-				return cmp.Or[error](help(f.Streams, root), statusError(0))
+				return cmp.Or[error](helptext.Write(f.Streams, root), statusError(0))
 			}
 			return nil
 		}
@@ -137,7 +138,7 @@ when a sandbox is not there, 4 when you declined, and 130 after Ctrl-C.`,
 	cmd.SetIn(f.Streams.In)
 	cmd.SetOut(f.Streams.Out)
 	cmd.SetErr(f.Streams.Err)
-	cmd.SetHelpCommand(newHelpCmd(f.Streams))
+	cmd.SetHelpCommand(helptext.NewCmd(f.Streams))
 	cmd.InitDefaultHelpFlag()
 	c.add(cmd.Flags())
 	cmd.Flags().BoolVar(&c.version, "version", false, "the same as the command version")
