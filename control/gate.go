@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // gate bounds how many connections a server has. A connection whose question is
@@ -173,7 +173,7 @@ func refusalOf(code int) []byte {
 	case 505:
 		say = "HTTP version is not supported; use HTTP/1.1"
 	}
-	var o wirejson.Object
+	var o pyjson.Object
 	o.String("error", say)
 	body := o.Bytes()
 	head := "HTTP/1.1 " + strconv.Itoa(code) + " " + http.StatusText(code) + "\r\n"

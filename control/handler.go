@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // fixedHeaders are in every answer, in this spelling.
@@ -37,7 +37,7 @@ type answer struct {
 }
 
 func refuse(status int, text string) answer {
-	var o wirejson.Object
+	var o pyjson.Object
 	o.String("error", text)
 	return answer{status: status, body: o.Bytes()}
 }
@@ -119,7 +119,7 @@ func (h *handler) answer(r *http.Request, private bool) answer {
 	}
 	switch target.route {
 	case routeHealth:
-		var o wirejson.Object
+		var o pyjson.Object
 		o.Int("protocol_version", ProtocolVersion)
 		o.String("source_id", h.sourceID)
 		return answer{status: http.StatusOK, body: o.Bytes()}
@@ -192,7 +192,7 @@ func (h *handler) inventory(timeout time.Duration) answer {
 		}
 		items = append(items, item...)
 	}
-	var o wirejson.Object
+	var o pyjson.Object
 	o.Int("protocol_version", ProtocolVersion)
 	o.Raw("sandboxes", append(items, ']'))
 	return answer{status: http.StatusOK, body: o.Bytes()}

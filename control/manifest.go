@@ -10,6 +10,7 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/rundir"
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // ErrUnsafeDirectory is the class of errors about a discovery folder that is
@@ -48,13 +49,13 @@ const origin = "go"
 // and then what Python does not know.
 func (m Manifest) marshal() []byte {
 	b := append([]byte(nil), `{"source_id": `...)
-	b = wirejson.AppendString(b, m.SourceID)
-	b = wirejson.AppendString(append(b, `, "endpoint": `...), m.Endpoint)
+	b = pyjson.AppendString(b, m.SourceID)
+	b = pyjson.AppendString(append(b, `, "endpoint": `...), m.Endpoint)
 	b = strconv.AppendInt(append(b, `, "process_id": `...), int64(m.ProcessID), 10)
 	b = strconv.AppendInt(append(b, `, "protocol_version": `...), ProtocolVersion, 10)
-	b = wirejson.AppendString(append(b, `, "implementation": `...), origin)
+	b = pyjson.AppendString(append(b, `, "implementation": `...), origin)
 	if m.Socket != "" {
-		b = wirejson.AppendString(append(b, `, "unix_socket": `...), filepath.Base(m.Socket))
+		b = pyjson.AppendString(append(b, `, "unix_socket": `...), filepath.Base(m.Socket))
 	}
 	return append(b, '}')
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // DisposalStatus is how an exact disposal ended.
@@ -29,7 +30,7 @@ type DisposalResult struct {
 
 // MarshalJSON writes the result, compact and in ASCII.
 func (r DisposalResult) MarshalJSON() ([]byte, error) {
-	var o wirejson.Object
+	var o pyjson.Object
 	o.String("status", string(r.Status))
 	o.String("instance_id", r.InstanceID)
 	o.String("message", r.Message)
@@ -90,7 +91,7 @@ func (r PurgeResult) counts() bool { return r.Disposed >= 0 && r.Disposed <= Max
 
 // MarshalJSON writes the result, compact and in ASCII.
 func (r PurgeResult) MarshalJSON() ([]byte, error) {
-	var o wirejson.Object
+	var o pyjson.Object
 	o.String("status", string(r.Status))
 	o.String("scope", r.Scope)
 	o.String("thread_id", r.ThreadID)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // ProtocolVersion is the version of the protocol that this package speaks.
@@ -171,7 +172,7 @@ func (r Record) MarshalJSON() ([]byte, error) {
 			return nil, fmt.Errorf("record %q: a time that is no finite number", wirejson.Cut(r.InstanceID, maxQuoted))
 		}
 	}
-	var o wirejson.Object
+	var o pyjson.Object
 	o.String("source_id", r.SourceID)
 	o.String("backend", r.Backend)
 	o.String("scope", r.Scope)

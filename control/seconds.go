@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // pythonFloat is what Python's float takes: digits with single underscores
@@ -74,5 +75,5 @@ func printable(text string) string {
 
 // formatTimeout is a time as the query of a request has it.
 func formatTimeout(d time.Duration) string {
-	return string(wirejson.AppendFloat(nil, d.Seconds()))
+	return string(pyjson.AppendFloat(nil, d.Seconds()))
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -348,23 +349,44 @@ func TestATerminalThatDoesNotSayItsSizeIsNoProblem(t *testing.T) {
 }
 
 func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
+	const id = "9f15a25d8c0d4ea0ab1af045d9481001"
 	for _, r := range []struct {
-		name, typed, want string
-		status            int
+		name, id, typed, want string
+		status                int
 	}{
-		{"yes", "y\r", "disposed: Sandbox disposed.", 0},
-		{"no", "n\r", "Sandbox kept.", 4},
-		{"the end of input", "\x04", "Sandbox kept.", 4},
-		{"ctrl+c", "\x03", "[y/N]", 130},
+		{"yes", id, "y\r", "disposed: Sandbox disposed.", 0},
+		{"yes to the beginning of an id", id[:4], "y\r", "disposed: Sandbox disposed. (" + id + ")", 0},
+		{"no", id, "n\r", "Sandbox kept.", 4},
+		{"the end of input", id, "\x04", "Sandbox kept.", 4},
+		{"ctrl+c", id, "\x03", "[y/N]", 130},
 	} {
 		t.Run(r.name, func(t *testing.T) {
-			c := play(t, 120, 24, "mst", "--demo", "delete", "9f15a25d8c0d4ea0ab1af045d9481001")
-			c.Sees("[y/N]")
+			c := play(t, 120, 24, "mst", "--demo", "delete", r.id)
+			c.Sees("Dispose tenant-labs/incident-184/analyst (" + id + ")? [y/N]")
 			c.Types(r.typed)
 			if status := c.Ends(); status != r.status {
 				t.Errorf("exit status %d, want %d", status, r.status)
 			}
 			c.Sees(r.want)
+		})
+	}
+}
+
+func TestACommandThatWaitsForAHostSaysSo(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // it never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = silent.Close() }()
+	for _, args := range [][]string{{"list"}, {"hosts"}, {"show", "x"}, {"watch"}, {"purge-thread", "--scope", "s", "--thread", "t", "--yes"}} {
+		t.Run(args[0], func(t *testing.T) {
+			c := play(t, 100, 24, "mst", append(args, "--endpoint", "http://"+silent.Addr().String())...)
+			c.Sees("waiting for the")
+			c.Signal(syscall.SIGINT)
+			if status := c.Ends(); status != 130 {
+				t.Errorf("exit status %d", status)
+			}
+			c.SeesNot("waiting for the")
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -51,7 +52,7 @@ func (d *disposeDialog) body(m *model, width int) []string {
 	r := &d.target.record
 	lines := wrap("Dispose "+view.Name(r.LogicalName())+"?", width)
 	lines = append(lines, wrap(view.Name(r.InstanceID), width)...)
-	lines = append(lines, wrap(fmt.Sprintf("%s at %s, %s old", view.Name(r.Kind), view.Name(r.SourceID), view.Age(r.CreatedAt.Age(m.now()))), width)...)
+	lines = append(lines, wrap(fmt.Sprintf("%s at %s, %s old", cmp.Or(view.Name(r.Kind), "—"), view.Name(r.SourceID), view.Age(r.CreatedAt.Age(m.now()))), width)...)
 	if !d.live(m) {
 		for _, sentence := range []string{"This generation is gone or has changed.", "Nothing is disposed of."} {
 			for _, line := range wrap(sentence, width) {
@@ -61,10 +62,28 @@ func (d *disposeDialog) body(m *model, width int) []string {
 		return lines
 	}
 	lines = append(lines, conversationLines(r.Scope, r.ThreadID, width)...)
+	lines = append(lines, m.absentLines("nothing is disposed of until every host answers", width)...)
 	for _, line := range wrap("A newer generation with the same key is protected.", width) {
 		lines = append(lines, m.theme.dim.Render(line))
 	}
 	return lines
+}
+
+// absentLines warn of hosts that do not answer, and of what that leads to.
+func (m *model) absentLines(effect string, width int) []string {
+	n := m.unavailable()
+	if n == 0 {
+		return nil
+	}
+	lines := wrap(sayUnavailable(n)+": "+effect+".", width)
+	for i, line := range lines {
+		lines[i] = m.theme.warn.Render(line)
+	}
+	return lines
+}
+
+func sayUnavailable(hosts int) string {
+	return plural(hosts, "host") + map[bool]string{true: " is", false: " are"}[hosts == 1] + " unavailable"
 }
 
 // conversationLines name a conversation in two parts: joined by a slash it could
@@ -82,9 +101,19 @@ func (d *disposeDialog) buttons(m *model) ([]string, int) {
 	return []string{"Keep sandbox", "Dispose"}, d.focus
 }
 
+func (d *disposeDialog) hints(m *model) []hint {
+	if !d.live(m) {
+		return []hint{{"enter", "Close", 0}}
+	}
+	return askHints
+}
+
+// askHints are the keys of a dialog that asks.
+var askHints = []hint{{"tab", "Other button", 1}, {"enter", "Choose", 1}, {"esc", "Keep", 0}}
+
 func (d *disposeDialog) press(m *model, msg tea.KeyPressMsg) tea.Cmd {
 	switch name := msg.String(); name {
-	case "esc":
+	case "esc", "q", "n":
 		return d.choose(m, 0)
 	case "tab", "shift+tab", "left", "right", "h", "l":
 		d.focus = 1 - d.focus
@@ -102,6 +131,7 @@ func (*disposeDialog) paste(*model, tea.PasteMsg) tea.Cmd { return nil }
 func (d *disposeDialog) choose(m *model, button int) tea.Cmd {
 	m.dialog = nil
 	if button != 1 {
+		m.say(toneInfo, "Nothing was disposed of.")
 		return nil
 	}
 	if !d.live(m) {
@@ -158,11 +188,7 @@ func (d *purgeDialog) body(m *model, width int) []string {
 	lines := wrap("Purge "+view.Name(d.scope+"/"+d.thread)+"?", width)
 	lines = append(lines, conversationLines(d.scope, d.thread, width)...)
 	lines = append(lines, wrap(fmt.Sprintf("Sandboxes: %d on %s. Every host is asked.", sandboxes, plural(hosts, "host")), width)...)
-	if n := m.unavailable(); n > 0 {
-		for _, line := range wrap(fmt.Sprintf("%d host(s) are unavailable: the purge will be partial.", n), width) {
-			lines = append(lines, m.theme.warn.Render(line))
-		}
-	}
+	lines = append(lines, m.absentLines("the purge will be partial", width)...)
 	for _, line := range wrap("Type "+d.word()+" to confirm:", width) {
 		lines = append(lines, m.theme.dim.Render(line))
 	}
@@ -180,6 +206,8 @@ func (d *purgeDialog) buttons(*model) ([]string, int) {
 	}
 	return []string{"Keep", "Purge"}, d.focus
 }
+
+func (*purgeDialog) hints(*model) []hint { return askHints }
 
 func (d *purgeDialog) press(m *model, msg tea.KeyPressMsg) tea.Cmd {
 	switch name := msg.String(); name {
@@ -212,6 +240,7 @@ func (d *purgeDialog) edit(msg tea.Msg) tea.Cmd {
 func (d *purgeDialog) choose(m *model, button int) tea.Cmd {
 	m.dialog = nil
 	if button != 1 || !d.typed() {
+		m.say(toneInfo, "Nothing was purged.")
 		return nil
 	}
 	return m.purge(d.scope, d.thread)

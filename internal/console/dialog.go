@@ -18,6 +18,8 @@ type dialog interface {
 	foot(m *model, width int) []string
 	// buttons are the dialog's buttons now, and which of them has the focus.
 	buttons(m *model) (labels []string, focus int)
+	// hints are the keys that it knows.
+	hints(m *model) []hint
 	press(m *model, msg tea.KeyPressMsg) tea.Cmd
 	paste(m *model, msg tea.PasteMsg) tea.Cmd
 	// choose is a click on a button.
@@ -109,14 +111,18 @@ func (m *model) buttonAt(x, y int) int {
 func (m *model) scrollKey(name string) bool {
 	s := m.dialog.scroller()
 	switch name {
-	case "up":
+	case "up", "k":
 		s.from--
-	case "down":
+	case "down", "j":
 		s.from++
 	case "pgup":
 		s.from -= m.height / 2
 	case "pgdown":
 		s.from += m.height / 2
+	case "home", "g":
+		s.from = 0
+	case "end", "G":
+		s.from = farAway // the drawing knows where the end is
 	default:
 		return false
 	}
@@ -147,6 +153,12 @@ func (*helpDialog) body(m *model, width int) []string {
 		}
 		lines = append(lines, "")
 	}
+	for _, text := range []string{
+		"Filter: every word must be found, !word must not, and field:value looks into one field: host, id, pid or a column, " + strings.Join(view.ColumnNames(), ", ") + ".",
+		"Mouse: a click selects a row, sorts by a title or presses a button; the wheel scrolls. Most terminals select text with shift.",
+	} {
+		lines = append(append(lines, wrap(text, width)...), "")
+	}
 	lines = append(lines, wrap("History: a bar for every look, ▂ starting ▃ ready ▇ running ▄ resetting ▁ disposing ✗ failed; │ a new generation.", width)...)
 	return append(lines, "")
 }
@@ -157,6 +169,8 @@ const helpKey = 11
 func (d *helpDialog) foot(m *model, _ int) []string { return []string{m.buttonLine(d, -1)} }
 
 func (*helpDialog) buttons(*model) ([]string, int) { return []string{"Close"}, 0 }
+
+func (*helpDialog) hints(*model) []hint { return []hint{{"↑↓", "Scroll", 1}, {"esc", "Close", 0}} }
 
 func (*helpDialog) press(m *model, msg tea.KeyPressMsg) tea.Cmd {
 	switch name := msg.String(); name {

@@ -3,7 +3,6 @@ package console
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -19,6 +18,7 @@ type binding struct {
 	help  string
 	// hint is the word in the footer; keys without one are in the help only.
 	hint string
+	rank int // of the hint
 	do   func(*model) tea.Cmd
 }
 
@@ -26,38 +26,38 @@ type binding struct {
 // name it.
 func bindings() []binding {
 	return []binding{
-		{[]string{"r"}, "r", "Act", "look at all hosts now", "Refresh", func(m *model) tea.Cmd { return m.refreshNow() }},
-		{[]string{"d"}, "d", "Act", "dispose of the selected sandbox, after asking", "Dispose", (*model).openDispose},
-		{[]string{"p"}, "p", "Act", "purge the selected sandbox's whole conversation, after asking", "Purge", (*model).openPurge},
-		{[]string{"y"}, "y", "Act", "copy the instance id to the terminal's clipboard", "", (*model).copyID},
-		{[]string{"/"}, "/", "Look", "filter: words, !word, field:value", "Filter", (*model).openFilter},
-		{[]string{"s"}, "s", "Look", "sort by the next column", "Sort", func(m *model) tea.Cmd { m.sortNext(); return nil }},
-		{[]string{"S"}, "S", "Look", "turn the order round", "", func(m *model) tea.Cmd {
+		{[]string{"r"}, "r", "Act", "look at all hosts now", "Refresh", 1, (*model).refreshAsked},
+		{[]string{"d"}, "d", "Act", "dispose of the selected sandbox, after asking", "Dispose", 1, (*model).openDispose},
+		{[]string{"p"}, "p", "Act", "purge the selected sandbox's whole conversation, after asking", "Purge", 1, (*model).openPurge},
+		{[]string{"y"}, "y", "Act", "copy the instance id to the terminal's clipboard", "Copy", 6, (*model).copyID},
+		{[]string{"/"}, "/", "Look", "filter: words, !word, field:value", "Filter", 2, (*model).openFilter},
+		{[]string{"s"}, "s", "Look", "sort by the next column", "Sort", 4, func(m *model) tea.Cmd { m.sortNext(); return nil }},
+		{[]string{"S"}, "S", "Look", "turn the order round", "", 0, func(m *model) tea.Cmd {
 			m.order.Descend = !m.order.Descend
 			m.arrange()
 			return nil
 		}},
-		{[]string{"w"}, "w", "Look", "wide table: more columns, full ids", "Wide", func(m *model) tea.Cmd {
+		{[]string{"w"}, "w", "Look", "wide table: more columns, full ids", "Wide", 5, func(m *model) tea.Cmd {
 			m.wide = !m.wide
 			m.clamp()
 			return nil
 		}},
-		{[]string{"space"}, "space", "Look", "pause, or go on", "", func(m *model) tea.Cmd {
+		{[]string{"space"}, "space", "Look", "pause, or go on", "Pause", 7, func(m *model) tea.Cmd {
 			if m.paused = !m.paused; !m.paused {
 				return m.refreshNow()
 			}
 			return nil
 		}},
-		{[]string{"l"}, "l", "Look", "show or hide the activity log", "", func(m *model) tea.Cmd {
+		{[]string{"l"}, "l", "Look", "show or hide the activity log", "", 0, func(m *model) tea.Cmd {
 			if m.showLog = !m.showLog; !m.showLog && m.focus == paneLog {
 				m.focus = paneTable
 			}
 			m.clamp()
 			return nil
 		}},
-		{[]string{"tab"}, "tab", "Move", "to the next pane", "", func(m *model) tea.Cmd { m.cycleFocus(1); return nil }},
-		{[]string{"shift+tab"}, "shift+tab", "Move", "to the pane before", "", func(m *model) tea.Cmd { m.cycleFocus(-1); return nil }},
-		{[]string{"enter"}, "enter", "Move", "to the details, and back", "", func(m *model) tea.Cmd {
+		{[]string{"tab"}, "tab", "Move", "to the next pane", "", 0, func(m *model) tea.Cmd { m.cycleFocus(1); return nil }},
+		{[]string{"shift+tab"}, "shift+tab", "Move", "to the pane before", "", 0, func(m *model) tea.Cmd { m.cycleFocus(-1); return nil }},
+		{[]string{"enter"}, "enter", "Move", "to the details, and back", "", 0, func(m *model) tea.Cmd {
 			if m.focus == paneTable {
 				m.focus = paneDetail
 			} else {
@@ -65,16 +65,16 @@ func bindings() []binding {
 			}
 			return nil
 		}},
-		{[]string{"up", "k"}, "↑ k", "Move", "up", "", func(m *model) tea.Cmd { m.move(-1); return nil }},
-		{[]string{"down", "j"}, "↓ j", "Move", "down", "", func(m *model) tea.Cmd { m.move(1); return nil }},
-		{[]string{"pgup"}, "pgup", "Move", "a page up", "", func(m *model) tea.Cmd { m.move(-m.page()); return nil }},
-		{[]string{"pgdown"}, "pgdn", "Move", "a page down", "", func(m *model) tea.Cmd { m.move(m.page()); return nil }},
-		{[]string{"home", "g"}, "home g", "Move", "to the first", "", func(m *model) tea.Cmd { m.move(-farAway); return nil }},
-		{[]string{"end", "G"}, "end G", "Move", "to the last", "", func(m *model) tea.Cmd { m.move(farAway); return nil }},
-		{[]string{"?"}, "?", "Program", "this help", "Help", func(m *model) tea.Cmd { m.dialog = &helpDialog{}; return nil }},
-		{[]string{"esc"}, "esc", "Program", "back: take the filter away, leave a pane", "", func(m *model) tea.Cmd { m.back(); return nil }},
-		{[]string{"q", "ctrl+c"}, "q ctrl+c", "Program", "quit", "Quit", func(*model) tea.Cmd { return tea.Quit }},
-		{[]string{"ctrl+z"}, "ctrl+z", "Program", "suspend, until fg", "", func(*model) tea.Cmd { return tea.Suspend }},
+		{[]string{"up", "k"}, "↑ k", "Move", "up", "", 0, func(m *model) tea.Cmd { m.move(-1); return nil }},
+		{[]string{"down", "j"}, "↓ j", "Move", "down", "", 0, func(m *model) tea.Cmd { m.move(1); return nil }},
+		{[]string{"pgup"}, "pgup", "Move", "a page up", "", 0, func(m *model) tea.Cmd { m.move(-m.page()); return nil }},
+		{[]string{"pgdown"}, "pgdn", "Move", "a page down", "", 0, func(m *model) tea.Cmd { m.move(m.page()); return nil }},
+		{[]string{"home", "g"}, "home g", "Move", "to the first", "", 0, func(m *model) tea.Cmd { m.move(-farAway); return nil }},
+		{[]string{"end", "G"}, "end G", "Move", "to the last", "", 0, func(m *model) tea.Cmd { m.move(farAway); return nil }},
+		{[]string{"?"}, "?", "Program", "this help", "Help", 0, func(m *model) tea.Cmd { m.dialog = &helpDialog{}; return nil }},
+		{[]string{"esc"}, "esc", "Program", "back: take the filter away, leave a pane", "", 0, func(m *model) tea.Cmd { m.back(); return nil }},
+		{[]string{"q", "ctrl+c"}, "q ctrl+c", "Program", "quit", "Quit", 3, func(*model) tea.Cmd { return tea.Quit }},
+		{[]string{"ctrl+z"}, "ctrl+z", "Program", "suspend, until fg", "", 0, func(*model) tea.Cmd { return tea.Suspend }},
 	}
 }
 
@@ -238,7 +238,8 @@ func (m *model) moveIn(p pane, by int) {
 		most := max(0, len(m.details(l.detail.w-frame))-(l.detail.h-frame))
 		m.detailScroll = min(max(m.detailScroll+by, 0), most)
 	case paneLog:
-		most := max(0, len(m.log)-(m.layout().log.h-frame))
+		l := m.layout().log
+		most := max(0, len(m.logText(l.w-frame))-(l.h-frame))
 		m.logScroll = min(max(m.logScroll-by, 0), most)
 	}
 }
@@ -254,26 +255,3 @@ func (m *model) page() int {
 	}
 	return max(1, l.table.h-tableFrame-1)
 }
-
-// footer is the line of key hints, as many as fit.
-func (m *model) footer(width int) string {
-	var parts []string
-	used := 0
-	for _, b := range bindings() {
-		if b.hint == "" {
-			continue
-		}
-		key, _, _ := strings.Cut(b.shown, " ")
-		size := view.Width(key) + 1 + view.Width(b.hint) + 2
-		// Help is named at any rate: it has all the others.
-		if used+size > width-helpHint && b.hint != "Help" {
-			continue
-		}
-		used += size
-		parts = append(parts, m.theme.key.Render(key)+" "+m.theme.dim.Render(b.hint))
-	}
-	return " " + strings.Join(parts, "  ")
-}
-
-// helpHint is what "? Help" takes of the footer.
-const helpHint = 8

@@ -59,6 +59,7 @@ type model struct {
 	hosts   map[control.Manifest]*hostState
 	looking bool  // the folder is being read
 	looked  bool  // and was at least once
+	wanted  bool  // the operator waits for the answers of all hosts
 	err     error // the last reading failed: what is shown is old
 	paused  bool
 
@@ -86,6 +87,7 @@ type model struct {
 
 	dialog    dialog
 	disposing bool
+	doing     string // what is being disposed of or purged
 	notice    notice
 	log       []entry
 }
@@ -97,6 +99,7 @@ func newModel(ctx context.Context, source Hosts, now func() time.Time, interval 
 	}
 	m.order, _ = view.ParseOrder("source") // it is a column
 	m.filter = newInput("/", maxFilter)
+	m.filter.Placeholder = "words, !word, field:value"
 	return m
 }
 
@@ -172,6 +175,17 @@ func (m *model) refreshNow() tea.Cmd {
 	return m.refresh()
 }
 
+// refreshAsked is the key for a look.
+func (m *model) refreshAsked() tea.Cmd {
+	m.wanted, m.notice = true, notice{}
+	return m.refreshNow()
+}
+
+// waiting are the hosts that are being asked.
+func (m *model) waiting() []*hostState {
+	return slices.DeleteFunc(m.sortedHosts(), func(host *hostState) bool { return !host.asking })
+}
+
 func (m *model) ask(host *hostState) tea.Cmd {
 	host.asking, host.again = true, false
 	ctx, source, manifest := m.ctx, m.source, host.manifest
@@ -220,6 +234,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (m *model) announced(msg announcedMsg) tea.Cmd {
 	m.looking, m.looked, m.err = false, true, msg.err
 	if msg.err != nil {
+		m.wanted = false
 		return nil // the old rows stay, and the status line says so
 	}
 	present := make(map[control.Manifest]bool, len(msg.manifests))
@@ -243,6 +258,7 @@ func (m *model) announced(msg announcedMsg) tea.Cmd {
 			delete(m.hosts, manifest)
 		}
 	}
+	m.wanted = m.wanted && len(m.waiting()) > 0
 	m.rebuild()
 	return tea.Batch(asks...)
 }
@@ -252,7 +268,7 @@ func (m *model) answered(msg answeredMsg) tea.Cmd {
 	if host == nil {
 		return nil // it went meanwhile
 	}
-	if msg.err != nil && !host.failed() && host.answered {
+	if msg.err != nil && !host.failed() {
 		m.note(toneWarn, "host "+host.manifest.SourceID+": "+msg.err.Error())
 	}
 	if msg.err == nil && host.failed() {
@@ -265,6 +281,7 @@ func (m *model) answered(msg answeredMsg) tea.Cmd {
 	if host.again {
 		return m.ask(host)
 	}
+	m.wanted = m.wanted && (m.looking || len(m.waiting()) > 0)
 	return nil
 }
 
@@ -345,7 +362,11 @@ func (m *model) say(t tone, text string) {
 
 // note puts a line into the activity log.
 func (m *model) note(t tone, text string) {
-	m.log = append(m.log, entry{m.now(), view.Sentence(text), t})
+	e := entry{m.now(), view.Sentence(text), t}
+	m.log = append(m.log, e)
+	if m.logScroll > 0 { // who reads older lines goes on reading them
+		m.logScroll += len(m.entryLines(e, m.layout().log.w-frame))
+	}
 	m.log = m.log[max(0, len(m.log)-maxLog):]
 }
 
@@ -355,11 +376,15 @@ func (m *model) tell(t tone, text string) {
 	m.note(t, text)
 }
 
+// begin says what is under way, for as long as it is. The text is safe to show.
+func (m *model) begin(doing string) {
+	m.disposing, m.doing, m.notice = true, doing, notice{}
+}
+
 // dispose asks for the disposal of a sandbox. Precondition: the operator has
 // confirmed it.
 func (m *model) dispose(record control.Record) tea.Cmd {
-	m.disposing = true
-	m.say(toneInfo, "Disposing "+short(record.InstanceID)+"…")
+	m.begin("Disposing " + short(record.InstanceID) + "…")
 	m.note(toneInfo, "dispose "+record.LogicalName()+" "+record.InstanceID)
 	ctx, source := m.ctx, m.source
 	return func() tea.Msg {
@@ -369,7 +394,7 @@ func (m *model) dispose(record control.Record) tea.Cmd {
 }
 
 func (m *model) disposed(msg disposedMsg) tea.Cmd {
-	m.disposing = false
+	m.disposing, m.doing = false, ""
 	switch {
 	case msg.err != nil:
 		m.tell(toneBad, "Disposal failed: "+msg.err.Error())
@@ -384,8 +409,7 @@ func (m *model) disposed(msg disposedMsg) tea.Cmd {
 // purge asks for the purge of a conversation. Precondition: the operator has
 // confirmed it.
 func (m *model) purge(scope, thread string) tea.Cmd {
-	m.disposing = true
-	m.say(toneInfo, "Purging "+scope+"/"+thread+"…")
+	m.begin("Purging " + view.Name(scope+"/"+thread) + "…")
 	m.note(toneInfo, "purge "+scope+"/"+thread)
 	ctx, source := m.ctx, m.source
 	return func() tea.Msg {
@@ -395,7 +419,7 @@ func (m *model) purge(scope, thread string) tea.Cmd {
 }
 
 func (m *model) purged(msg purgedMsg) tea.Cmd {
-	m.disposing = false
+	m.disposing, m.doing = false, ""
 	for _, failure := range msg.failures {
 		m.note(toneWarn, failure.SourceID+": "+failure.Message)
 	}

@@ -250,7 +250,7 @@ func TestHostsThatFailAreShownAndBlockNothing(t *testing.T) {
 	d.sees("● one 5", "● two 1")
 	hosts.down["two"] = errDown
 	d.look()
-	d.sees("✗ two unavailable", "1 host(s) unavailable", "host two: control endpoint is unavailable", "5 live instances")
+	d.sees("✗ two unavailable", "1 host unavailable", "host two: control endpoint is unavailable", "5 live instances")
 	delete(hosts.down, "two")
 	d.look()
 	d.sees("● two 1", "host two answers again", "6 live instances")
@@ -487,5 +487,5 @@ func TestResizeStormsLeaveNothingBehind(t *testing.T) {
 	d.send(tea.WindowSizeMsg{Width: 80, Height: 24})
 	d.m.focus, d.m.index = paneTable, -1
 	d.press("home")
-	d.sees("LIVE INSTANCES 3", "3 live instances")
+	d.sees("LIVE INSTANCES 3", "Nothing was disposed of.")
 }

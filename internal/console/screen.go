@@ -3,6 +3,7 @@ package console
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -155,8 +156,11 @@ func (m *model) healthChips(width int) string {
 			}
 			name := view.Cut(view.Name(host.manifest.SourceID), 24)
 			chip := fmt.Sprintf("%s %d", name, len(host.rows))
-			if host.failed() {
+			switch {
+			case host.failed():
 				chip = name + " unavailable"
+			case !host.answered:
+				chip = name // nobody knows yet how many it has
 			}
 			size := view.Width(chip) + 4
 			if used+size > width-5 && left > 1 || used+size > width {
@@ -199,17 +203,23 @@ func (m *model) statusText() (string, lipgloss.Style) {
 		return "Control endpoint unavailable · " + view.Sentence(m.err.Error()), m.theme.bad
 	case m.notice.text != "" && m.now().Before(m.notice.until):
 		return m.notice.text, m.theme.toneStyle(m.notice.tone)
+	case m.doing != "":
+		return m.doing, m.theme.text
 	case !m.looked:
 		return "Looking for hosts…", m.theme.dim
+	case m.wanted:
+		if waiting := m.waiting(); len(waiting) == 1 {
+			return "Waiting for " + view.Name(waiting[0].manifest.SourceID) + "…", m.theme.dim
+		}
+		return "Looking at all hosts…", m.theme.dim
 	}
 	text := plural(len(m.all), "live instance")
 	if m.paused {
 		text += " · paused"
-	} else {
-		text += " · " + m.freshness()
 	}
+	text += " · " + m.freshness()
 	if n := m.unavailable(); n > 0 {
-		return text + fmt.Sprintf(" · %d host(s) unavailable", n), m.theme.warn
+		return text + " · " + plural(n, "host") + " unavailable", m.theme.warn
 	}
 	return text, m.theme.text
 }
@@ -224,23 +234,59 @@ func (m *model) freshness() string {
 			oldest = host.at
 		}
 	}
-	if passed := now.Sub(oldest); passed > 2*m.interval {
+	fresh := 2 * m.interval
+	if m.paused {
+		fresh = time.Second - 1 // nothing will make it newer
+	}
+	if passed := now.Sub(oldest); passed > fresh {
 		return "refreshed " + view.Age(passed) + " ago"
 	}
 	return "refreshed just now"
 }
 
+// logLines is the content of the log's pane.
 func (m *model) logLines(width, height int) []string {
 	if len(m.log) == 0 {
 		return []string{" " + m.theme.dim.Render("What you do, and what hosts answer, is written here.")}
 	}
-	end := len(m.log) - min(m.logScroll, max(0, len(m.log)-height))
+	lines := m.logText(width)
+	end := len(lines) - min(m.logScroll, max(0, len(lines)-height))
+	return lines[max(0, end-height):end]
+}
+
+// logText is the whole log, for a pane's width.
+func (m *model) logText(width int) []string {
 	var lines []string
-	for _, e := range m.log[max(0, end-height):end] {
-		text := view.Cut(e.text, max(0, width-11))
-		lines = append(lines, " "+m.theme.dim.Render(clock(e.at))+" "+m.theme.toneStyle(e.tone).Render(text))
+	for _, e := range m.log {
+		lines = append(lines, m.entryLines(e, width)...)
 	}
 	return lines
+}
+
+// maxEntry bounds the lines of an entry: hosts' messages can be long.
+const maxEntry = 3
+
+// entryLines are the lines of an entry: what a host says is often worth reading
+// to its end.
+func (m *model) entryLines(e entry, width int) []string {
+	const stamp = len("15:04:05 ")
+	room := max(1, width-stamp-2)
+	parts := []string{e.text}
+	if view.Width(e.text) > room {
+		parts = wrap(e.text, room)
+	}
+	if len(parts) > maxEntry {
+		parts = append(parts[:maxEntry-1], view.Start(parts[maxEntry-1], room-1)+"…")
+	}
+	style := m.theme.toneStyle(e.tone)
+	for i, part := range parts {
+		at := strings.Repeat(" ", stamp)
+		if i == 0 {
+			at = m.theme.dim.Render(clock(e.at)) + " "
+		}
+		parts[i] = " " + at + style.Render(part)
+	}
+	return parts
 }
 
 // wrap breaks a safe text into lines: at spaces where it can, else anywhere.

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"errors"
 	"strings"
 	"time"
 
@@ -104,6 +105,10 @@ func tableColumns(wide bool) []column {
 	)
 }
 
+// maxFirm is the room for a whole id, such as a SHA-256 in hexadecimal. A longer
+// one would take the place of all other columns.
+const maxFirm = 64
+
 // columnGap stands between two columns, and at both ends of a row one space.
 const columnGap = 2
 
@@ -114,6 +119,9 @@ func (m *model) columns() []column {
 		m.natural = make([]int, len(columns))
 		for i, c := range columns {
 			m.natural[i] = max(view.Width(c.title)+1, c.size(m)) // the sign of the order
+			if c.firm {
+				m.natural[i] = min(m.natural[i], maxFirm)
+			}
 		}
 	}
 	for i := range columns {
@@ -247,6 +255,15 @@ func (m *model) emptyLines(width int) []string {
 		text = "No sandbox matches the filter. Esc takes it away."
 	case !m.looked || m.anyUnanswered():
 		text = "Looking for sandboxes…"
+	case m.err != nil:
+		text = "Hosts cannot be looked for: " + view.Sentence(m.err.Error()) + "." // here there is room for a path
+		if errors.Is(m.err, control.ErrUnsafeDirectory) {
+			text += " Nobody but you may have access to that folder."
+		}
+	case len(m.hosts) > 0 && m.unavailable() == len(m.hosts):
+		text = "No host answers; the activity log says why."
+	case len(m.hosts) > 0:
+		text = "No live sandboxes. They appear here as soon as a host has one."
 	default:
 		text = "No live sandboxes. Start an opted-in MAF host or run mst --demo."
 	}
@@ -269,6 +286,9 @@ func (m *model) anyUnanswered() bool {
 // detailLabel is the width of the labels in the details.
 const detailLabel = 12
 
+// airy is how many lines the details must have for empty ones among them.
+const airy = 12
+
 // details are the lines of the selected sandbox.
 func (m *model) details(width int) []string {
 	r := m.current()
@@ -277,7 +297,10 @@ func (m *model) details(width int) []string {
 	}
 	now := m.now()
 	sign, style := m.theme.state(r.record.State)
-	lines := []string{"", " " + style.Render(sign+"━━ "+stateWord(r)), ""}
+	lines := []string{" " + style.Render(sign+"━━ "+stateWord(r))}
+	if m.layout().detail.h-frame >= airy {
+		lines = []string{"", lines[0], ""}
+	}
 	looks := r.past.looks
 	disposal := "available"
 	if r.ambiguous {

@@ -1,3 +1,5 @@
+// Package wirejson reads the JSON of the control protocol field by field: the
+// type of every value, and every size, is checked. Package pyjson writes it.
 package wirejson
 
 import (
@@ -198,4 +200,16 @@ func (f Fields) Items(name string, most int) ([]json.RawMessage, error) {
 func (f Fields) is(name string, first byte) bool {
 	raw := bytes.TrimLeft(f[name], " \t\r\n")
 	return len(raw) > 0 && raw[0] == first
+}
+
+// Cut bounds a foreign text for a message, to at most the number of bytes and
+// three dots.
+func Cut(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most] + "..."
 }

@@ -24,7 +24,12 @@ type destruction struct {
 func (d *destruction) add(flags *pflag.FlagSet) {
 	d.timeout = seconds{control.DefaultTimeout}
 	flags.BoolVar(&d.yes, "yes", false, "do not ask; scripts and --json need this")
-	flags.Var(&d.timeout, "timeout", "time for all of it; the host's own limit is not exceeded")
+	flags.Var(&d.timeout, "timeout", "time for all of it, such as 10, 500ms or 1m; the host's own limit is not exceeded")
+}
+
+// asks says whether an operator is asked before something is removed.
+func (f *Factory) asks(d *destruction, how format) bool {
+	return !d.yes && !how.isJSON() && f.Streams.InTTY
 }
 
 // confirm asks the operator a question, whose text is safe to show. Only a person
@@ -33,7 +38,7 @@ func (f *Factory) confirm(ctx context.Context, d *destruction, how format, quest
 	if d.yes {
 		return nil
 	}
-	if how.isJSON() || !f.Streams.InTTY {
+	if !f.asks(d, how) {
 		return errUnconfirmed
 	}
 	if err := f.Streams.WriteOut([]byte(question + " [y/N] ")); err != nil {

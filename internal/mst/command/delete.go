@@ -25,8 +25,10 @@ func newDeleteCmd(f *Factory, c *connection) *cobra.Command {
 		Long: `Dispose of exactly one sandbox, by the id of its generation.
 
 A newer sandbox with the same key has another id and is not touched. Unless all
-hosts answer and exactly one of them has it, nothing is disposed of.`,
-		Example:           "  mst delete 9f15a25d8c0d4ea0ab1af045d9481001\n  mst delete 9f15a25d8c0d4ea0ab1af045d9481001 --yes --json",
+hosts answer and exactly one of them has it, nothing is disposed of. The
+beginning of an id is enough, from 4 characters on, where you are asked, with
+the whole id, before anything happens; with --yes or --json it has to be whole.`,
+		Example:           "  mst delete 9f15a25d8c0d4ea0ab1af045d9481001\n  mst delete 9f15\n  mst delete 9f15a25d8c0d4ea0ab1af045d9481001 --yes --json",
 		Args:              oneID,
 		ValidArgsFunction: f.completeIDs(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -43,18 +45,27 @@ hosts answer and exactly one of them has it, nothing is disposed of.`,
 }
 
 func (o *deleteOptions) run(ctx context.Context, hosts *fleet.Fleet, instanceID string, how format) error {
-	found, err := o.locate(ctx, hosts, instanceID, how)
+	beginning := abbreviates
+	if !o.asks(&o.destruction, how) {
+		beginning = wholeOnly
+	}
+	found, err := o.locate(ctx, hosts, instanceID, beginning, how)
 	if err != nil {
 		return err
 	}
 	if err := incomplete(found.Failures); err != nil {
-		return err
+		if how.isJSON() {
+			return err // a program reads the status
+		}
+		return errAbsentHosts
 	}
 	question := fmt.Sprintf("Dispose %s (%s)?", view.Name(found.Record.LogicalName()), view.Name(found.Record.InstanceID))
 	if err := o.confirm(ctx, &o.destruction, how, question, "Sandbox kept."); err != nil {
 		return err
 	}
-	result, err := hosts.Dispose(ctx, instanceID, o.destruction.timeout.value)
+	result, err := waiting(o.Factory, "waiting for the disposal", func() (control.DisposalResult, error) {
+		return hosts.Dispose(ctx, found.Record.InstanceID, o.destruction.timeout.value)
+	})
 	if err != nil {
 		return err
 	}

@@ -69,12 +69,15 @@ type SignalError struct{ Signal os.Signal }
 // Error names the signal.
 func (e *SignalError) Error() string { return fmt.Sprintf("ended by signal: %v", e.Signal) }
 
+var errAbsentHosts = errors.New("nothing was disposed of: first every host must answer, for another one may have this id too")
+
 var errUnconfirmed = errors.New("confirmation required; pass --yes")
 
 // statuses is the one table from error class to exit status.
 var statuses = exits.Table{
 	{Match: exits.Is[statusError], Status: func(err error) int { return int(exits.As[statusError](err)) }, Silent: true},
 	{Match: exits.Is[*UsageError], Status: exits.Fixed(ExitUsage)},
+	{Match: exits.Is[*ambiguousError], Status: exits.Fixed(ExitUsage)},
 	{Match: exits.Same(errUnconfirmed), Status: exits.Fixed(ExitUsage)},
 	{Match: exits.Is[*absentError], Status: func(err error) int { return exits.As[*absentError](err).status }},
 	{Match: exits.Same(streams.ErrPipe), Status: exits.Fixed(ExitPipe), Silent: true},
@@ -96,8 +99,11 @@ func Message(err error) string {
 	return Program + ": " + view.Sentence(err.Error()) + "\n" + hint(err)
 }
 
-// hint is a second line that says what to do, where that is not plain.
+// hint are further lines that say what to do, where that is not plain.
 func hint(err error) string {
+	if exits.Is[*ambiguousError](err) {
+		return exits.As[*ambiguousError](err).list()
+	}
 	if errors.Is(err, control.ErrUnsafeDirectory) {
 		return "Nobody but you may have access to this folder, and a link is not followed: " + mendFolder + "; MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
 	}

@@ -20,17 +20,22 @@ import (
 // hold many times over.
 const maxSeconds = 1e9
 
-// seconds is a flag value: a time above zero, as a number of seconds.
+// seconds is a flag value: a time above zero, as a number of seconds or as a
+// duration of Go.
 type seconds struct{ value time.Duration }
 
-// Set takes what Python's float takes, but for underscores; more than
-// maxSeconds is as good as that.
+// Set takes what Python's float takes, but for underscores, and what
+// [time.ParseDuration] takes; more than maxSeconds is as good as that.
 func (s *seconds) Set(text string) error {
 	n, err := parseFloat(text)
-	switch {
-	case err != nil:
-		return errors.New("must be a number of seconds")
-	case math.IsNaN(n) || math.IsInf(n, 0) || n <= 0:
+	if err != nil {
+		d, durationErr := time.ParseDuration(strings.TrimSpace(text))
+		if durationErr != nil {
+			return errors.New("must be a number of seconds, or a duration such as 500ms, 30s or 1m30s")
+		}
+		n = d.Seconds()
+	}
+	if math.IsNaN(n) || math.IsInf(n, 0) || n <= 0 {
 		return errors.New("must be a finite positive number of seconds")
 	}
 	// Less than the clock's resolution is still above zero.
@@ -213,10 +218,7 @@ func (s *selection) add(cmd *cobra.Command, f *Factory, c *connection) {
 		s.exact[e.flag] = cmd.Flags().String(e.flag, "", e.usage)
 		complete(cmd, e.flag, f.completeProperty(c, e.column))
 	}
-	states := make([]string, 0, 6)
-	for _, state := range control.States() {
-		states = append(states, string(state))
-	}
+	states := stateWords()
 	cmd.Flags().Var((*stateValue)(&s.state), "state", "only sandboxes in this state: "+strings.Join(states, ", "))
 	completeWords(cmd, "state", states)
 	cmd.Flags().Var(&s.olderThan, "older-than", "only sandboxes whose last lifecycle signal is at least as old: 30s, 5m, 2h, 1d or seconds")
@@ -235,6 +237,15 @@ func (s *selection) selection(flags *pflag.FlagSet) view.Selection {
 	return chosen
 }
 
+// stateWords are the protocol's states.
+func stateWords() []string {
+	words := make([]string, 0, 6)
+	for _, state := range control.States() {
+		words = append(words, string(state))
+	}
+	return words
+}
+
 // stateValue is a flag value: one of the protocol's states.
 type stateValue string
 
@@ -242,7 +253,7 @@ type stateValue string
 func (v *stateValue) Set(word string) error {
 	state, err := control.ParseState(word)
 	if err != nil {
-		return fmt.Errorf("want one of %v", control.States())
+		return fmt.Errorf("want one of %s", strings.Join(stateWords(), ", "))
 	}
 	*v = stateValue(state)
 	return nil

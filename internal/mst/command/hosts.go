@@ -8,6 +8,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 type hostsOptions struct {
@@ -42,7 +43,7 @@ The exit status is 1 when one of them does not.`,
 }
 
 func (o *hostsOptions) run(ctx context.Context, hosts *fleet.Fleet, how format) error {
-	found, err := hosts.Hosts(ctx)
+	found, err := waiting(o.Factory, sayAsking, func() ([]control.DiscoveredHost, error) { return hosts.Hosts(ctx) })
 	if err != nil {
 		return err
 	}
@@ -87,14 +88,14 @@ func (o *hostsOptions) writeHostsJSON(hosts []control.DiscoveredHost, how format
 	for i, host := range hosts {
 		m := host.Client.Manifest()
 		status, detail := health(host)
-		var j object
-		j.text("source_id", m.SourceID)
-		j.text("endpoint", m.Endpoint)
-		j.numberOrNull("process_id", m.ProcessID)
-		j.number("protocol_version", control.ProtocolVersion)
-		j.text("status", status)
-		j.textOrNull("error", detail)
-		all[i] = j.bytes()
+		var j pyjson.Object
+		j.String("source_id", m.SourceID)
+		j.String("endpoint", m.Endpoint)
+		j.OptionalInt("process_id", m.ProcessID)
+		j.Int("protocol_version", control.ProtocolVersion)
+		j.String("status", status)
+		j.OptionalString("error", detail)
+		all[i] = j.Bytes()
 	}
 	return o.writeEach(how, all)
 }

@@ -2,7 +2,6 @@ package command
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -26,7 +25,7 @@ type layout struct {
 
 func (l *layout) add(cmd *cobra.Command) {
 	l.output.add(cmd, "table", "wide", "json", "jsonl")
-	cmd.Flags().StringVar(&l.columns, "columns", "", "the columns of the table, separated by `commas`: "+strings.Join(view.ColumnNames(), ", "))
+	cmd.Flags().StringVar(&l.columns, "columns", "", "the `names` of the table's columns, separated by commas: "+strings.Join(view.ColumnNames(), ", "))
 	cmd.Flags().StringVar(&l.sort, "sort", "", "sort by this `column`; -column turns the order round")
 	cmd.Flags().BoolVar(&l.noHeaders, "no-headers", false, "leave the titles of the table out")
 	completeWords(cmd, "columns", view.ColumnNames())
@@ -133,7 +132,7 @@ the others are listed all the same, and the exit status is 1.`,
 }
 
 func (o *listOptions) run(ctx context.Context, hosts *fleet.Fleet, selection view.Selection, how format) error {
-	inventory, err := hosts.Inventory(ctx)
+	inventory, err := waiting(o.Factory, sayAsking, func() (fleet.Inventory, error) { return hosts.Inventory(ctx) })
 	if err != nil {
 		return err
 	}
@@ -153,13 +152,9 @@ func (o *listOptions) run(ctx context.Context, hosts *fleet.Fleet, selection vie
 
 // writeRecords writes records as one array, or as one line each.
 func (f *Factory) writeRecords(how format, records []control.Record) error {
-	all := make([][]byte, len(records))
-	for i, r := range records {
-		encoded, err := r.MarshalJSON()
-		if err != nil {
-			return fmt.Errorf("encode: %w", err)
-		}
-		all[i] = encoded
+	all, err := encodeRecords(records)
+	if err != nil {
+		return err
 	}
 	return f.writeEach(how, all)
 }

@@ -56,7 +56,12 @@ func (o *purgeOptions) run(ctx context.Context, hosts *fleet.Fleet, how format) 
 	if err := o.confirm(ctx, &o.destruction, how, question, "Conversation kept."); err != nil {
 		return err
 	}
-	result, failures, err := hosts.Purge(ctx, o.scope, o.thread, o.destruction.timeout.value)
+	var failures []*control.HostError
+	result, err := waiting(o.Factory, "waiting for the purge", func() (control.PurgeResult, error) {
+		result, failed, err := hosts.Purge(ctx, o.scope, o.thread, o.destruction.timeout.value)
+		failures = failed
+		return result, err
+	})
 	if err != nil {
 		return err
 	}

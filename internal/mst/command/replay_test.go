@@ -207,7 +207,7 @@ var forms = []struct {
 	{regexp.MustCompile(`127\.0\.0\.1:[0-9]+`), "127.0.0.1:<port>"},
 	{regexp.MustCompile(`<urlopen error \[Errno 111\] Connection refused>|dial tcp [^ ]+ connect: connection refused`), "<refused>"},
 	// Two deadlines of 5.1 s, the host's and ours; whichever is first has its say.
-	{regexp.MustCompile(`control request timed out|host did not respond before the inventory deadline`), "<late>"},
+	{regexp.MustCompile(`control request timed out|host did not respond (?:in time|before the inventory deadline)`), "<late>"},
 	{regexp.MustCompile(`  [0-9]+[smhd]  `), "  <age>  "},
 	{regexp.MustCompile(`(Snapshot [0-9]+ at ).*`), "$1<time>"},
 	{regexp.MustCompile(`'aaa'`), `"aaa"`},

@@ -57,7 +57,8 @@ func execute(ctx context.Context, f *Factory, args []string) (*cobra.Command, er
 			}
 			return nil
 		}
-		root.SetArgs(args)
+		// No arguments at all would be the process's own to Cobra.
+		root.SetArgs(append([]string{}, args...))
 		cmd, err := root.ExecuteContextC(ctx)
 		var unknown *pflag.NotExistError
 		if !started && errors.As(err, &unknown) {

@@ -13,6 +13,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 // completionTime bounds what a shell waits for ids.
@@ -32,6 +33,18 @@ func (f *Factory) withHosts(cmd *cobra.Command, c *connection, work func(context
 		return errors.Join(work(ctx, hosts), hosts.Close())
 	})
 }
+
+// waiting does work of hosts. Where a person looks on, a line says what is going
+// on if it takes long: a host that does not answer is waited for.
+func waiting[T any](f *Factory, what string, work func() (T, error)) (T, error) {
+	progress := f.Streams.Progress()
+	defer progress.Done()
+	progress.Say(what)
+	return work()
+}
+
+// sayAsking is what is going on during most questions.
+const sayAsking = "waiting for the answers of all hosts"
 
 func (f *Factory) open(c *connection) (*fleet.Fleet, error) {
 	return fleet.Open(fleet.Config{Demo: c.demo, Endpoint: c.endpoint, Source: c.source, Directory: f.Directory})
@@ -74,12 +87,22 @@ const (
 	sayUnavailable = "Sandbox was not found, but one or more hosts were unavailable."
 )
 
-// locate finds one sandbox for show and delete. An absence is said and
-// returned as an error; hosts that fail are warned about.
-func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID string, how format) (fleet.Found, error) {
-	found, err := hosts.Locate(ctx, instanceID)
+// locate finds one sandbox for show and delete, by its id or, if no sandbox has
+// that, by the beginning of its id. An absence is said and returned as an error;
+// hosts that fail are warned about.
+func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID string, use use, how format) (fleet.Found, error) {
+	found, err := waiting(f, sayAsking, func() (fleet.Found, error) { return hosts.Locate(ctx, instanceID) })
 	if err != nil {
 		return found, err
+	}
+	if found.Record == nil {
+		whole, err := f.expand(ctx, hosts, found, instanceID, use)
+		if err != nil {
+			return found, err
+		}
+		if whole != "" {
+			return f.locate(ctx, hosts, whole, wholeOnly, how)
+		}
 	}
 	f.warn(found.Failures)
 	if found.Record != nil {
@@ -95,11 +118,11 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 	if !how.isJSON() {
 		return found, absent
 	}
-	var o object
-	o.text("status", word)
-	o.text("instance_id", instanceID)
-	o.text("message", absent.sentence)
-	if err := f.writeJSON(how, o.bytes()); err != nil {
+	var o pyjson.Object
+	o.String("status", word)
+	o.String("instance_id", instanceID)
+	o.String("message", absent.sentence)
+	if err := f.writeJSON(how, o.Bytes()); err != nil {
 		return found, err
 	}
 	return found, statusError(absent.status)

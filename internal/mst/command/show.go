@@ -26,9 +26,10 @@ func newShowCmd(f *Factory, c *connection) *cobra.Command {
 		Short: "Show one sandbox",
 		Long: `Show one sandbox, by the id of its generation.
 
-A reset or replacement gives a sandbox a new id. The exit status is 3 when all
-hosts were asked and none has it.`,
-		Example:           "  mst show 9f15a25d8c0d4ea0ab1af045d9481001\n  mst show 9f15a25d8c0d4ea0ab1af045d9481001 --json",
+The beginning of an id is enough, from 4 characters on, when it is that of one
+sandbox alone. A reset or replacement gives a sandbox a new id. The exit status
+is 3 when all hosts were asked and none has it.`,
+		Example:           "  mst show 9f15a25d8c0d4ea0ab1af045d9481001\n  mst show 9f15\n  mst show 9f15a25d8c0d4ea0ab1af045d9481001 --json",
 		Args:              oneID,
 		ValidArgsFunction: f.completeIDs(c),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -45,7 +46,7 @@ hosts were asked and none has it.`,
 }
 
 func (o *showOptions) run(ctx context.Context, hosts *fleet.Fleet, instanceID string, how format) error {
-	found, err := o.locate(ctx, hosts, instanceID, how)
+	found, err := o.locate(ctx, hosts, instanceID, abbreviates, how)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/selfupdate"
 )
 
@@ -52,7 +53,7 @@ with the command that updates it.`,
 	cmd.Flags().BoolVar(&o.check, "check", false, "say which release is the newest, and change nothing")
 	cmd.Flags().StringVar(&o.to, "to", "", "upgrade or roll back to this `version`")
 	cmd.Flags().BoolVar(&o.prerelease, "prerelease", false, "the newest release may be a pre-release")
-	cmd.Flags().Var(&o.timeout, "timeout", "time for each step; without it each step has its own")
+	cmd.Flags().Var(&o.timeout, "timeout", "time for each step, such as 90 or 5m; without it each step has its own")
 	return cmd
 }
 
@@ -69,24 +70,24 @@ func (o *updateOptions) run(ctx context.Context, asJSON bool) error {
 	if !asJSON {
 		return o.Streams.WriteOut([]byte(view.Sentence(report.Text("MST")) + "\n"))
 	}
-	var j object
-	j.text("status", report.Status)
+	var j pyjson.Object
+	j.String("status", report.Status)
 	for _, version := range []struct{ key, value string }{
 		{"current_version", report.Current}, {"latest_version", report.Latest}, {"channel", report.Channel},
 		{"previous_version", report.Previous}, {"installed_version", report.Installed},
 	} {
 		if version.value != "" {
-			j.text(version.key, version.value)
+			j.String(version.key, version.value)
 		}
 	}
-	j.raw("installation", encodeInstallation(report.Installation))
-	return o.writeJSON(formatJSON, j.bytes())
+	j.Raw("installation", encodeInstallation(report.Installation))
+	return o.writeJSON(formatJSON, j.Bytes())
 }
 
 func encodeInstallation(i selfupdate.Installation) []byte {
-	var j object
-	j.text("manager", string(i.Manager))
-	j.truth("self_updatable", i.SelfUpdatable)
-	j.text("prefix", i.Prefix)
-	return j.bytes()
+	var j pyjson.Object
+	j.String("manager", string(i.Manager))
+	j.Bool("self_updatable", i.SelfUpdatable)
+	j.String("prefix", i.Prefix)
+	return j.Bytes()
 }

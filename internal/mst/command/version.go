@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 func newVersionCmd(f *Factory, c *connection) *cobra.Command {
@@ -37,12 +38,12 @@ func (f *Factory) version(ctx context.Context, asJSON bool) error {
 		return f.Streams.WriteOut(fmt.Appendf(nil, "%s %s\ninstallation: %s (self-update %s)\n",
 			Program, Version(), view.Name(string(installation.Manager)), word))
 	}
-	var j object
-	j.text("name", distribution)
-	j.text("version", Version())
+	var j pyjson.Object
+	j.String("name", distribution)
+	j.String("version", Version())
 	// The Python program names its interpreter here; there is none.
-	j.raw("python", []byte("null"))
-	j.raw("installation", encodeInstallation(installation))
-	j.text("go", runtime.Version())
-	return f.writeJSON(formatJSON, j.bytes())
+	j.Raw("python", []byte("null"))
+	j.Raw("installation", encodeInstallation(installation))
+	j.String("go", runtime.Version())
+	return f.writeJSON(formatJSON, j.Bytes())
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
 type watchOptions struct {
@@ -47,7 +48,7 @@ incomplete.`,
 	}
 	c.add(cmd.Flags())
 	cmd.Flags().BoolVar(&o.jsonLines, "jsonl", false, "print one compact JSON object for each look; --json means the same here")
-	cmd.Flags().Var(&o.interval, "interval", "time between two looks")
+	cmd.Flags().Var(&o.interval, "interval", "time between two looks, such as 2 or 500ms")
 	cmd.Flags().Var(&o.count, "count", "end after this many looks; 0 never ends")
 	o.selection.add(cmd, f, c)
 	o.layout.add(cmd)
@@ -57,7 +58,7 @@ incomplete.`,
 func (o *watchOptions) run(ctx context.Context, hosts *fleet.Fleet, selection view.Selection, how format) error {
 	var end error
 	for n := 1; ; n++ {
-		inventory, err := hosts.Inventory(ctx)
+		inventory, err := waiting(o.Factory, sayAsking, func() (fleet.Inventory, error) { return hosts.Inventory(ctx) })
 		if err != nil {
 			return err
 		}
@@ -97,18 +98,18 @@ func (o *watchOptions) writeTable(n int, failures []*control.HostError, records 
 }
 
 func (o *watchOptions) writeLook(failures []*control.HostError, records []control.Record, now time.Time) error {
-	sandboxes, err := encodeAll(records)
+	sandboxes, err := encodeRecords(records)
 	if err != nil {
 		return err
 	}
 	said := make([][]byte, len(failures))
 	for i, failure := range failures {
-		said[i] = appendText(nil, describe(failure))
+		said[i] = pyjson.AppendString(nil, describe(failure))
 	}
-	var j object
-	j.raw("observed_at", appendSeconds(nil, now))
-	j.truth("complete", len(failures) == 0)
-	j.raw("errors", array(said))
-	j.raw("sandboxes", sandboxes)
-	return o.writeJSON(formatJSONLines, j.bytes())
+	var j pyjson.Object
+	j.Float("observed_at", float64(control.At(now)))
+	j.Bool("complete", len(failures) == 0)
+	j.Raw("errors", array(said))
+	j.Raw("sandboxes", array(sandboxes))
+	return o.writeJSON(formatJSONLines, j.Bytes())
 }

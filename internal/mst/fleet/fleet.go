@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,6 +180,8 @@ type Found struct {
 	Record *control.Record
 	// Failures are the hosts of which nothing is known.
 	Failures []*control.HostError
+
+	answered []control.DiscoveredHost
 }
 
 // Locate asks all hosts for one sandbox. An id that several hosts report is an
@@ -200,7 +203,26 @@ func (f *Fleet) Locate(ctx context.Context, instanceID string) (Found, error) {
 	if there {
 		found.Record = &record
 	}
+	for _, host := range hosts {
+		silent := slices.ContainsFunc(found.Failures, func(failure *control.HostError) bool {
+			return failure.SourceID == host.Client.Manifest().SourceID
+		})
+		if !silent {
+			found.answered = append(found.answered, host)
+		}
+	}
 	return found, nil
+}
+
+// Beginning asks the hosts that answered where a sandbox is for the sandboxes
+// whose ids begin with a text. Those that did not are not waited for again.
+func (f *Fleet) Beginning(ctx context.Context, found Found, text string) ([]control.Record, error) {
+	records, err := control.Unite(found.answered).List(ctx)
+	var partial *control.PartialError
+	if err != nil && !errors.As(err, &partial) {
+		return nil, err
+	}
+	return slices.DeleteFunc(records, func(r control.Record) bool { return !strings.HasPrefix(r.InstanceID, text) }), nil
 }
 
 // hostError gives the failure of a host the host's name.

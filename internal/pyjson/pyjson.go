@@ -1,17 +1,17 @@
-// Package wirejson writes and reads the JSON of the control protocol.
+// Package pyjson writes JSON byte for byte as Python's json module does with
+// compact separators: keys in the order in which they were added, ASCII only,
+// floats with a decimal point.
 //
-// The protocol's first implementation is in Python, and hosts and consoles of
-// both languages meet on one machine. So what is written here is byte for byte
-// what Python's json module writes with its compact separators: ASCII only,
-// floats with a decimal point. What is read is checked field by field: the type
-// of every value, and every size.
-package wirejson
+// The Python originals and this module are read by the same consoles and
+// scripts, and hash the same texts. Package encoding/json escapes other
+// characters and writes 1.0 as 1. That only printable ASCII is written also
+// keeps foreign text from a terminal.
+package pyjson
 
 import (
 	"math"
 	"strconv"
 	"unicode/utf16"
-	"unicode/utf8"
 )
 
 // Object is a JSON object that is being written; its zero value is empty. Keys
@@ -58,6 +58,12 @@ func (o *Object) OptionalInt(name string, value int) {
 	o.Int(name, value)
 }
 
+// Bool adds a truth value.
+func (o *Object) Bool(name string, value bool) {
+	o.key(name)
+	o.body = strconv.AppendBool(o.body, value)
+}
+
 // Float adds a number with a decimal point or an exponent. Precondition: it is
 // finite.
 func (o *Object) Float(name string, value float64) {
@@ -94,8 +100,8 @@ func (o *Object) Bytes() []byte {
 
 const hexDigits = "0123456789abcdef"
 
-// AppendString writes a text as Python does: everything beyond printable ASCII
-// is escaped. Bytes that are not UTF-8 become U+FFFD.
+// AppendString writes a text as a JSON string: everything beyond printable
+// ASCII is escaped, DEL too. Bytes that are not UTF-8 become U+FFFD.
 func AppendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	for _, r := range s {
@@ -143,16 +149,4 @@ func AppendFloat(b []byte, f float64) []byte {
 		}
 	}
 	return append(b, '.', '0')
-}
-
-// Cut bounds a foreign text for a message, to at most the number of bytes and
-// three dots.
-func Cut(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	for most > 0 && !utf8.RuneStart(s[most]) {
-		most--
-	}
-	return s[:most] + "..."
 }
