@@ -2,31 +2,29 @@ package codeact_test
 
 import (
 	"context"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
-// liveTool is a tool over real micro-VMs.
+// liveTool is a tool over real sandboxes.
 func liveTool(t *testing.T) *codeact.Tool {
 	t.Helper()
-	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
-	}
-	_ = kvm.Close()
+	hosttest.Open(t)
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skipf("needs a Python to capture: %v", err)
 	}
 	b, err := microvm.New(microvm.Config{
-		Private: true, CacheDir: t.TempDir(), Enforcement: microvm.EnforceRlimit, StartupTimeout: 2 * time.Minute,
+		Private: true, CacheDir: t.TempDir(), Engine: microvm.Engine(hosttest.Engine()), Enforcement: microvm.EnforceRlimit,
+		StartupTimeout: 2 * time.Minute,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -36,7 +34,11 @@ func liveTool(t *testing.T) *codeact.Tool {
 			t.Error(err)
 		}
 	})
-	r, err := router.New(router.Config{Backends: []sandbox.Backend{b}, MinCleanup: sandbox.CleanupReset})
+	floor := sandbox.IsolationMicroVM
+	if hosttest.Engine() != host.KVM {
+		floor = sandbox.IsolationProcess
+	}
+	r, err := router.New(router.Config{Backends: []sandbox.Backend{b}, MinCleanup: sandbox.CleanupReset, MinIsolation: floor})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,11 @@
 // program to its last, so that names stay; otherwise each program is a call of
 // its own, and the router cleans up after it.
 //
+// The calls of a session follow each other. Those of one connection do so in the
+// order in which they arrive ([Server.Serve]); over HTTP each has a connection of its
+// own, and those that are made at the same time have no order. A client that cancels
+// a program gets no answer to it, so that the next answer tells of what that cost.
+//
 // Operators remove sandboxes under [Server.Quiesce] and [Server.Purge]: what runs
 // there is stopped, and its model is told that the sandbox is gone.
 package mcp

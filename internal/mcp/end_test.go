@@ -21,7 +21,7 @@ func TestTheEndOfASessionIsBounded(t *testing.T) {
 		}
 		gate := sandboxtest.NewGate()
 		b.Script(sandboxtest.OpDisposeScope, sandboxtest.Step{Gate: gate})
-		of := newSession(Config{Router: r, Logger: slog.New(slog.DiscardHandler)}, &fence.Fence{}, "")
+		of := newSession(Config{Router: r, Logger: slog.New(slog.DiscardHandler)}, &fence.Fence{}, "", nil)
 		of.end = func() {}
 		begin := time.Now()
 		of.finish()

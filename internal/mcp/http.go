@@ -124,7 +124,8 @@ func (s *Server) Handler(h HTTP) http.Handler {
 	g := &gate{
 		server: s, http: h, token: sha256.Sum256([]byte(h.Token)), released: make(chan struct{}),
 		next: sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return s.sdk }, &sdk.StreamableHTTPOptions{
-			Logger: s.config.Logger, SessionTimeout: cmp.Or(h.Idle, DefaultIdle), MaxRequestBodyBytes: MaxMessage,
+			Logger: slog.New(quiet{s.config.Logger.Handler()}), EventStore: newReplay(),
+			SessionTimeout: cmp.Or(h.Idle, DefaultIdle), MaxRequestBodyBytes: MaxMessage,
 			DisableLocalhostProtection: true, // the gate's own knows of tokens
 		}),
 	}

@@ -31,9 +31,6 @@ const (
 	// MaxMessage bounds a message of a client, in bytes: a program of the
 	// backend's default of 1 MiB, each byte of which JSON may write as six.
 	MaxMessage = 8 << 20
-	// maxWaiting bounds the calls of one session that are under way or wait for
-	// their turn.
-	maxWaiting = 32
 	// DefaultProgress is how often a client hears of a program that runs.
 	DefaultProgress = 2 * time.Second
 )
@@ -86,7 +83,7 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{config: c, sessions: map[*sdk.ServerSession]*session{}}
 	// What clients are told of the tool is the same in every session.
-	model, err := s.newSession("")
+	model, err := s.newSession("", nil)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +95,7 @@ func New(c Config) (*Server, error) {
 		&sdk.Implementation{Name: ServerName, Title: "Python sandbox", Version: c.Version},
 		&sdk.ServerOptions{
 			Instructions: "Run Python with " + codeact.Name + ", in a sandbox of this session's own. " + ResetName + " puts it back to its start.",
-			Logger:       c.Logger,
+			Logger:       slog.New(quiet{c.Logger.Handler()}),
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		},
 	)
@@ -122,9 +119,10 @@ func refuseAsking(tools []sandbox.Tool) error {
 
 // Serve serves one client over a transport until its session ends or ctx is
 // over; then what runs is stopped, and the sandbox is gone when Serve returns.
-// A client that closes its end in good order is no error.
+// A client that closes its end in good order is no error. Its calls are served in
+// the order in which they arrive.
 func (s *Server) Serve(ctx context.Context, t sdk.Transport) error {
-	ss, err := s.sdk.Connect(ctx, t, nil)
+	ss, err := s.sdk.Connect(ctx, arriving{t, new(line)}, nil)
 	if err != nil {
 		return err
 	}
@@ -200,8 +198,8 @@ func (s *Server) live() (n int) {
 var errClosed = errors.New("the server is closing")
 
 // session gives the session's side of the sandboxes; its end is awaited from
-// the first call on.
-func (s *Server) session(ss *sdk.ServerSession) (*session, error) {
+// the first call on, which came as told.
+func (s *Server) session(ss *sdk.ServerSession, came *arrival) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
@@ -210,7 +208,11 @@ func (s *Server) session(ss *sdk.ServerSession) (*session, error) {
 	if of := s.sessions[ss]; of != nil {
 		return of, nil
 	}
-	of, err := s.newSession(clientName(ss))
+	var l *line
+	if came != nil {
+		l = came.line
+	}
+	of, err := s.newSession(clientName(ss), l)
 	if err != nil {
 		return nil, err
 	}
@@ -265,9 +267,10 @@ func (s *Server) Purge(ctx context.Context, scope, threadID string) (sandbox.Sco
 	return s.config.Router.DisposeScope(ctx, scope, threadID), nil
 }
 
-// newSession makes a session of a client that has not begun.
-func (s *Server) newSession(client string) (*session, error) {
-	of := newSession(s.config, &s.fence, client)
+// newSession makes a session of a client that has not begun, whose calls are in a
+// line; nil stands for a new one.
+func (s *Server) newSession(client string, l *line) (*session, error) {
+	of := newSession(s.config, &s.fence, client, l)
 	c := s.config.Tool
 	c.AgentID, c.KeepsState, c.Shape, c.Logger = of.key.AgentID, s.config.KeepState, codeact.ShapePlain, s.config.Logger
 	c.Caller = func(context.Context) codeact.Caller {

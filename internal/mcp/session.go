@@ -5,12 +5,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/codeact"
 	"github.com/maf-sandbox/maf-sandbox-go/control/fence"
@@ -63,47 +60,65 @@ type session struct {
 	// life ends with the session.
 	life context.Context
 	end  context.CancelFunc
-	// waiting counts the calls under way.
-	waiting atomic.Int32
-	once    sync.Once
+	once sync.Once
 
-	// turn holds one token while nobody has the kept call; waiting receivers are
-	// served in the order in which they came.
-	turn chan struct{}
+	// line has the calls; what follows belongs to the one whose turn it is.
+	line *line
 	// call is kept from the first program to the next reset, and generation is the
 	// sandbox that holds what programs left; empty when none does. After stopped,
-	// the next program begins with another sandbox. All of them belong to whoever
-	// has the turn.
+	// the next program begins with another sandbox.
 	call       *router.Call
 	generation string
 	stopped    bool
+	// owed says that what programs left is gone and that no client was told.
+	owed bool
 }
 
-func newSession(c Config, f *fence.Fence, client string) *session {
-	of := &session{
+// newSession makes a session whose calls are in a line; nil stands for a new one.
+func newSession(c Config, f *fence.Fence, client string, l *line) *session {
+	if l == nil {
+		l = new(line)
+	}
+	return &session{
 		router: c.Router, fence: f, keep: c.KeepState, logger: c.Logger,
 		key:  sandbox.Key{Scope: scope, ThreadID: threadID(), AgentID: agentNamed(client)},
-		turn: make(chan struct{}, 1),
+		line: l,
 	}
-	of.turn <- struct{}{}
-	return of
 }
 
-var errWaiting = fmt.Errorf("%d calls of this session are under way, which is the limit: wait for their answers", maxWaiting)
+// visit is one call of a tool, from its place in line to its answer.
+type visit struct {
+	*place
+	// lost says that what earlier calls left is gone: before this one began, as with
+	// a worker that was killed meanwhile, or by what it did. It is there to read when
+	// the turn has been had.
+	lost bool
+}
 
-// enter counts a call in; leave must follow. The context ends with the session
-// too.
-func (of *session) enter(ctx context.Context) (context.Context, func(), error) {
-	if of.waiting.Add(1) > maxWaiting {
-		of.waiting.Add(-1)
-		return nil, nil, errWaiting
+// visitKey is the context's value for a *visit.
+type visitKey struct{}
+
+// enter begins a visit, at the place that the call got as it arrived or else at the
+// end of the line; leave must follow. The context ends with the session too. The
+// error is errWaiting.
+func (of *session) enter(ctx context.Context, came *arrival) (context.Context, *visit, func(), error) {
+	if came == nil {
+		came = &arrival{}
 	}
-	ctx, cancel := context.WithCancel(ctx)
+	p, err := came.place, came.err
+	if p == nil && err == nil {
+		p, err = of.line.join()
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	v := &visit{place: p}
+	ctx, cancel := context.WithCancel(context.WithValue(ctx, visitKey{}, v))
 	stop := context.AfterFunc(of.life, cancel)
-	return ctx, func() {
+	return ctx, v, func() {
 		stop()
 		cancel()
-		of.waiting.Add(-1)
+		v.leave()
 	}, nil
 }
 
@@ -113,11 +128,6 @@ func (of *session) EnsureCanServe(spec sandbox.Spec) error { return of.router.En
 // Report is the router's.
 func (of *session) Report(event router.Event) { of.router.Report(event) }
 
-// lossKey is the context's value for a *bool that Serve sets when what earlier
-// calls left is gone before this one began, as with a worker that was killed
-// meanwhile.
-type lossKey struct{}
-
 // program is what runs with a sandbox.
 type program = func(ctx context.Context, s sandbox.Sandbox) error
 
@@ -125,13 +135,16 @@ type program = func(ctx context.Context, s sandbox.Sandbox) error
 // the router's it gives each caller its turn, and its sandbox after a loss is
 // another one. A program that an operator stopped has lost its sandbox.
 func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options router.CallOptions, f program) error {
+	v, ok := ctx.Value(visitKey{}).(*visit)
+	if !ok {
+		return &sandbox.OpError{Op: "enter", Class: sandbox.ErrInternal, Detail: "a program without a place in line"}
+	}
+	if err := v.wait(ctx, options.QueueTimeout); err != nil {
+		return err
+	}
 	if !of.keep {
 		return of.serveOnce(ctx, key, spec, options, f)
 	}
-	if err := of.take(ctx, options.QueueTimeout); err != nil {
-		return err
-	}
-	defer of.give()
 	inside, leave, err := of.fence.Enter(ctx, of.key)
 	if err != nil {
 		return canceled(err)
@@ -154,18 +167,24 @@ func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec
 	if err != nil {
 		return err
 	}
-	if lost, asked := ctx.Value(lossKey{}).(*bool); asked {
-		*lost = of.generation != "" && of.generation != s.ID()
-	}
-	of.generation = s.ID()
+	v.lost = of.owed || of.generation != "" && of.generation != s.ID()
+	of.generation, of.owed = s.ID(), false
 	if err = f(inside, s); err != nil && fence.Stopped(inside) {
 		of.stopped, err = true, errStopped
 		of.call.Condemn(err)
 	}
 	if !sandbox.Usable(err) {
-		of.generation = "" // this call tells
+		of.generation, v.lost = "", true
 	}
 	return err
+}
+
+// owe has the next call tell of a loss that this one has nobody to tell of.
+// Precondition: the visit has not left.
+func (of *session) owe(v *visit) {
+	if v.lost { // only of a visit that has the turn
+		of.owed = true
+	}
 }
 
 // serveOnce runs f in a call of its own.
@@ -208,47 +227,27 @@ func (of *session) serveOnce(ctx context.Context, key sandbox.Key, spec sandbox.
 // errStopped is the end of a program whose sandbox an operator removes.
 var errStopped = &sandbox.OpError{Op: "run_code", Class: sandbox.ErrDisposed, Cause: fence.ErrStopped}
 
-// canceled is the error of a caller that did not wait for the operator.
-func canceled(err error) error {
-	return &sandbox.OpError{Op: "enter", Class: sandbox.ErrCanceled, Usable: true, Cause: err}
-}
-
-// take waits for the turn, at most patience; zero means as long as ctx.
-func (of *session) take(ctx context.Context, patience time.Duration) error {
-	var late <-chan time.Time
-	if patience > 0 {
-		timer := time.NewTimer(patience)
-		defer timer.Stop()
-		late = timer.C
-	}
-	select {
-	case <-of.turn:
-		return nil
-	case <-late:
-		return &sandbox.OpError{Op: "enter", Class: sandbox.ErrQueuedTimeout, Usable: true}
-	case <-ctx.Done():
-		return canceled(ctx.Err())
-	}
-}
-
-func (of *session) give() { of.turn <- struct{}{} }
-
 // reset puts the sandbox back to its start, and says whether there was one.
-func (of *session) reset(ctx context.Context) (bool, error) {
-	if err := of.take(ctx, 0); err != nil {
+func (of *session) reset(ctx context.Context, v *visit) (bool, error) {
+	if err := v.wait(ctx, 0); err != nil {
 		return false, err
 	}
-	defer of.give()
 	_, leave, err := of.fence.Enter(ctx, of.key)
 	if err != nil {
 		return false, canceled(err)
 	}
 	defer leave()
-	return of.clean(ctx)
+	v.lost = of.owed || of.generation != ""
+	there, err := of.clean(ctx)
+	if ctx.Err() != nil {
+		of.owe(v) // who has given up takes it for not done
+	}
+	return there, err
 }
 
 // clean ends the kept call. Precondition: the turn is held.
 func (of *session) clean(ctx context.Context) (bool, error) {
+	of.owed = false // it is what was asked for
 	if of.call == nil {
 		return false, nil
 	}
@@ -267,12 +266,13 @@ func (of *session) finish() {
 		// Not life's context: what is cleaned here is there because it ended.
 		ctx, cancel := context.WithTimeout(context.Background(), endTimeout)
 		defer cancel()
-		err := of.take(ctx, 0)
+		last := of.line.joinLast()
+		defer last.leave()
+		err := last.wait(ctx, 0)
 		var cleaned error
 		if err == nil {
 			// No operator is waited for: the end of a session removes its sandbox too.
 			_, cleaned = of.clean(ctx)
-			of.give()
 		}
 		purge := of.router.DisposeScope(ctx, of.key.Scope, of.key.ThreadID)
 		if err := errors.Join(err, cleaned, purge.Err()); err != nil {

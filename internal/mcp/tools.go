@@ -71,6 +71,16 @@ func (s *Server) addTools(model *codeact.Tool) {
 	}, s.reset)
 }
 
+// visit begins a call in its session; leave must follow.
+func (s *Server) visit(ctx context.Context, req *sdk.CallToolRequest) (of *session, inside context.Context, v *visit, leave func(), err error) {
+	came := arrivalOf(req)
+	if of, err = s.session(req.Session, came); err != nil {
+		return nil, nil, nil, nil, err
+	}
+	inside, v, leave, err = of.enter(ctx, came)
+	return of, inside, v, leave, err
+}
+
 // execute is execute_code. What a model can mend is a result, as the protocol
 // wants; an error of Go answers a client that has given up.
 func (s *Server) execute(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
@@ -78,40 +88,34 @@ func (s *Server) execute(ctx context.Context, req *sdk.CallToolRequest) (*sdk.Ca
 	if err != nil {
 		return refused(err), nil
 	}
-	of, err := s.session(req.Session)
+	of, ctx, v, leave, err := s.visit(ctx, req)
 	if err != nil {
 		return refused(err), nil
 	}
-	ctx, leave, err := of.enter(ctx)
-	if err != nil {
-		return refused(err), nil
-	}
-	defer leave()
 	defer s.progress(ctx, req)()
-	lost := false
-	outcome, err := of.tool.Execute(context.WithValue(ctx, lossKey{}, &lost), code)
-	if err != nil {
-		return nil, err
+	defer leave() // before that: the next call does not wait for what this client reads
+	outcome, err := of.tool.Execute(ctx, code)
+	if ctx.Err() != nil {
+		of.owe(v) // who has given up reads no answer
 	}
-	outcome.Lost = outcome.Lost || lost
+	if err != nil {
+		return nil, coded(err)
+	}
+	outcome.Lost = outcome.Lost || v.lost
 	return answer(outcome)
 }
 
 // reset is reset_sandbox.
 func (s *Server) reset(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-	of, err := s.session(req.Session)
-	if err != nil {
-		return refused(err), nil
-	}
-	ctx, leave, err := of.enter(ctx)
+	of, ctx, v, leave, err := s.visit(ctx, req)
 	if err != nil {
 		return refused(err), nil
 	}
 	defer leave()
-	there, err := of.reset(ctx)
+	there, err := of.reset(ctx, v)
 	switch {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("%s: %w", ResetName, ctx.Err())
+		return nil, coded(fmt.Errorf("%s: %w", ResetName, ctx.Err()))
 	case err != nil:
 		s.config.Logger.Error("a sandbox could not be reset", "key", of.key.String(), "error_type", sandbox.ErrorType(err))
 		return told("Error: the sandbox could not be reset", true), nil

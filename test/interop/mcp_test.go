@@ -24,6 +24,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/microvm"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // mcpServer is maf-sandbox mcp --control with one client.
@@ -44,10 +45,11 @@ func startMCP(t *testing.T, dir string, args ...string) *mcpServer {
 		t.Skipf("needs a Python to capture: %v", err)
 	}
 	s := &mcpServer{t: t, dir: dir, stderr: &bytes.Buffer{}}
+	args = append([]string{"mcp", "--control", "--control-name", "desk", "--limits", string(microvm.EnforceRlimit), "--engine", hosttest.Engine()}, args...)
 	if hosttest.Engine() != host.KVM {
-		t.Skipf("maf-sandbox mcp needs KVM, and the tests run on %s", hosttest.Engine())
+		args = append(args, "--min-isolation", sandbox.IsolationProcess.String())
 	}
-	c := exec.Command(cli.Program, append([]string{"mcp", "--control", "--control-name", "desk", "--limits", string(microvm.EnforceRlimit)}, args...)...)
+	c := exec.Command(cli.Program, args...)
 	c.Env = append(os.Environ(), cli.CacheEnv+"="+cache, "MAF_SANDBOX_TUI_RUNTIME_DIR="+dir)
 	c.Stderr = s.stderr
 	client := sdk.NewClient(&sdk.Implementation{Name: "Interop Client", Version: "1"}, nil)

@@ -17,7 +17,7 @@ const token = "0123456789abcdef0123456789abcdef"
 // served starts the program over HTTP and gives its address and its end.
 func served(t *testing.T, args ...string) (address string, stop func()) {
 	t.Helper()
-	c := command(t, append([]string{"mcp", "--http", "127.0.0.1:0"}, args...)...)
+	c := command(t, "mcp", append([]string{"--http", "127.0.0.1:0"}, args...)...)
 	stderr, err := c.StderrPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,10 @@ import (
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli/root"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/platform/host/hosttest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/tools/webports"
+	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
 // patience bounds a wait; it is reached only when something hangs.
@@ -50,9 +53,14 @@ func (t tests) Run() int {
 	return webports.Run(t.M)
 }
 
-// command is the program with arguments, in its own cache.
-func command(t *testing.T, args ...string) *exec.Cmd {
+// command is a command of the program with arguments, on the engine of the tests
+// and in its own cache.
+func command(t *testing.T, name string, args ...string) *exec.Cmd {
 	t.Helper()
+	args = append([]string{name, "--engine", hosttest.Engine()}, args...)
+	if name == "mcp" && hosttest.Engine() != host.KVM {
+		args = append(args, "--min-isolation", sandbox.IsolationProcess.String())
+	}
 	c := exec.Command(cli.Program, args...)
 	c.Env = append(os.Environ(), cli.CacheEnv+"="+cache)
 	return c
@@ -64,11 +72,7 @@ func requireSandboxes(t *testing.T) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		t.Skipf("needs a Python to capture: %v", err)
 	}
-	kvm, err := os.OpenFile("/dev/kvm", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("needs a usable /dev/kvm: %v", err)
-	}
-	_ = kvm.Close()
+	hosttest.Open(t)
 	if out, err := command(t, "run", "-c", "print(6*7)").CombinedOutput(); err != nil {
 		t.Fatalf("no sandbox: %v\n%s", err, out)
 	}
@@ -119,7 +123,7 @@ func nothingLeft(t *testing.T) {
 // stdio connects the SDK's client to the program.
 func stdio(t *testing.T, args ...string) *sdk.ClientSession {
 	t.Helper()
-	c := command(t, append([]string{"mcp"}, args...)...)
+	c := command(t, "mcp", args...)
 	c.Stderr = t.Output()
 	cs, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: c}, nil)
 	if err != nil {
@@ -205,10 +209,28 @@ func TestAClientThatCancelsStopsItsProgramOnly(t *testing.T) {
 	nothingLeft(t)
 }
 
+func TestACanceledProgramThatDoesNotObeyIsToldByTheNextOne(t *testing.T) {
+	requireSandboxes(t)
+	cs := stdio(t)
+	wants(t, cs, "x = 7; print(x)", "stdout:\n7")
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	disobeys := "sum(iter(int, 1))" // all of it in C, where nothing looks for an interruption
+	if _, err := cs.CallTool(ctx, &sdk.CallToolParams{Name: "execute_code", Arguments: map[string]any{"code": disobeys}}); err == nil {
+		t.Error("an endless program was answered")
+	}
+	wants(t, cs, "print('x' in globals())", "stdout:\nFalse\n\nThe sandbox was lost: names, imports and files of earlier calls are gone.")
+	wants(t, cs, "print('x' in globals())", "stdout:\nFalse")
+	if err := cs.Close(); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t)
+}
+
 // raw starts the program with pipes of the test's own.
 func raw(t *testing.T, args ...string) (c *exec.Cmd, to io.WriteCloser, from *bufio.Scanner) {
 	t.Helper()
-	c = command(t, append([]string{"mcp"}, args...)...)
+	c = command(t, "mcp", args...)
 	c.Stderr = t.Output()
 	to, err := c.StdinPipe()
 	if err != nil {
@@ -256,6 +278,36 @@ func TestARawTranscriptGivesFortyTwo(t *testing.T) {
 	_ = to.Close()
 	if from.Scan() {
 		t.Errorf("more than answers on standard output: %q", from.Text())
+	}
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+	nothingLeft(t)
+}
+
+func TestCallsThatAreSentTogetherAreServedInTheirOrder(t *testing.T) {
+	requireSandboxes(t)
+	c, to, from := raw(t)
+	const appended = 12
+	messages := call(2, "l = ['before']") + `{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"reset_sandbox"}}` + "\n" + call(4, "l = []")
+	var want []string
+	for i := range appended {
+		messages += call(5+i, "l.append("+strconv.Itoa(i)+")")
+		want = append(want, strconv.Itoa(i))
+	}
+	if _, err := io.WriteString(to, initialize+messages+call(5+appended, "print(l)")); err != nil {
+		t.Fatal(err)
+	}
+	_ = to.Close()
+	answered, list := 0, ""
+	for from.Scan() {
+		answered++
+		if strings.Contains(from.Text(), `"id":`+strconv.Itoa(5+appended)+`,`) {
+			list = from.Text()
+		}
+	}
+	if answered != 5+appended || !strings.Contains(list, `"stdout":"[`+strings.Join(want, ", ")+`]\n"`) {
+		t.Errorf("%d answers, and at last %s", answered, list)
 	}
 	if err := c.Wait(); err != nil {
 		t.Error(err)

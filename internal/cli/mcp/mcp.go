@@ -96,6 +96,8 @@ message of JSON-RPC is answered with an error.
 HTTP is for this machine's loopback address. Any other address needs a bearer
 token from a file, and a proxy in front that encrypts. Requests of web pages are
 refused unless their origin is the server's own or is named by --allow-origin.
+A connection that is lost stops no program: its client can ask for the answer
+again, and stops the program with notifications/cancelled.
 
 With --control the operator console mst shows the sandboxes, whose client and
 session each is for, and removes them: a program that runs is stopped, and the
