@@ -140,13 +140,16 @@ func (c *gatedConn) Close() error {
 
 // libraryRefusal is how net/http itself refuses what it cannot parse, in one
 // write and in plain text, or an expectation, without a body. The handlers'
-// answers never have such a head.
-var libraryRefusal = regexp.MustCompile(`^HTTP/1\.1 (?:(\d{3}) [^\r\n]*\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n|(417) )`)
+// answers never have such a head. It is made when it is needed: workers, which
+// are the same program, do without.
+var libraryRefusal = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^HTTP/1\.1 (?:(\d{3}) [^\r\n]*\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n|(417) )`)
+})
 
 // Write passes on what the server writes, with the library's own refusals in
 // the protocol's form.
 func (c *gatedConn) Write(b []byte) (int, error) {
-	refusal := libraryRefusal.FindSubmatch(b)
+	refusal := libraryRefusal().FindSubmatch(b)
 	if refusal == nil {
 		return c.Conn.Write(b)
 	}

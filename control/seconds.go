@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
@@ -14,7 +15,9 @@ import (
 
 // pythonFloat is what Python's float takes: digits with single underscores
 // between them, and white space around, which is cut off before.
-var pythonFloat = regexp.MustCompile(`^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+(_\d+)*)?$`)
+var pythonFloat = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^[+-]?(\d+(_\d+)*\.?(\d+(_\d+)*)?|\.\d+(_\d+)*)([eE][+-]?\d+(_\d+)*)?$`)
+})
 
 // maxSecondsText bounds the text of a number that is looked at.
 const maxSecondsText = 64
@@ -55,7 +58,7 @@ func parseSeconds(text string) (float64, error) {
 	case "inf", "infinity", "nan":
 		return math.NaN(), nil
 	}
-	if len(trimmed) > maxSecondsText || !pythonFloat.MatchString(trimmed) {
+	if len(trimmed) > maxSecondsText || !pythonFloat().MatchString(trimmed) {
 		return 0, errors.New("could not convert string to float: '" + wirejson.Cut(printable(text), maxQuoted) + "'")
 	}
 	// Out of range gives infinity, as in Python.

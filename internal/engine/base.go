@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"slices"
+	"sync"
 
 	"github.com/maf-sandbox/maf-sandbox-go/guest"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/image"
@@ -18,9 +19,20 @@ import (
 type base struct {
 	image *image.Image
 	// own are those files by path, names their paths sorted, dirs their folders.
-	own   map[string][]byte
+	own   map[string]ownFile
 	names []string
 	dirs  []string
+}
+
+// ownFile is a file of the tree's own. Its content is made when it is first
+// asked for: a machine that starts from a kept template reads none.
+type ownFile struct {
+	size    int64
+	content func() ([]byte, error)
+}
+
+func newOwnFile(size int64, read func() ([]byte, error)) ownFile {
+	return ownFile{size: size, content: sync.OnceValues(read)}
 }
 
 // ownInode is where the inode numbers of the tree's own files start, far above
@@ -34,20 +46,21 @@ var accounts = map[string]string{
 }
 
 func newBase(im *image.Image) (*base, error) {
-	b := &base{image: im, own: map[string][]byte{}}
+	b := &base{image: im, own: map[string]ownFile{}}
 	entries, err := guest.Files.ReadDir(".")
 	if err != nil {
 		return nil, fmt.Errorf("driver: %w", err)
 	}
 	for _, e := range entries {
-		data, err := guest.Files.ReadFile(e.Name())
+		info, err := e.Info()
 		if err != nil {
 			return nil, fmt.Errorf("driver: %w", err)
 		}
-		b.own[path.Join(guest.Dir, e.Name())] = data
+		name := e.Name()
+		b.own[path.Join(guest.Dir, name)] = newOwnFile(info.Size(), func() ([]byte, error) { return guest.Files.ReadFile(name) })
 	}
 	for name, text := range accounts {
-		b.own[name] = []byte(text)
+		b.own[name] = newOwnFile(int64(len(text)), func() ([]byte, error) { return []byte(text), nil })
 	}
 	b.names = slices.Sorted(maps.Keys(b.own))
 	for _, name := range b.names {
@@ -64,7 +77,7 @@ func (b *base) Lookup(p string) (vfs.Info, bool) {
 		return vfs.Info{Kind: vfs.Dir, Inode: ownInode + uint64(i)}, true
 	}
 	if i, ok := slices.BinarySearch(b.names, p); ok {
-		return vfs.Info{Kind: vfs.File, Size: int64(len(b.own[p])), Inode: ownInode + uint64(len(b.dirs)+i)}, true
+		return vfs.Info{Kind: vfs.File, Size: b.own[p].size, Inode: ownInode + uint64(len(b.dirs)+i)}, true
 	}
 	e, ok := b.image.Lookup(p)
 	if !ok {
@@ -101,8 +114,8 @@ func (b *base) ReadDir(p string) []string {
 
 // Content implements vfs.Base.
 func (b *base) Content(p string) ([]byte, error) {
-	if data, ok := b.own[p]; ok {
-		return data, nil
+	if f, ok := b.own[p]; ok {
+		return f.content()
 	}
 	return b.image.Content(p)
 }

@@ -49,11 +49,15 @@ func TestARestoreThatIsNotConfirmedFailsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	name := path.Join(guest.Dir, guest.Driver)
-	broken := bytes.Replace(tm.base.own[name], []byte("                    confirm(nonce)\n"), []byte("                    pass\n"), 1)
-	if bytes.Equal(broken, tm.base.own[name]) {
+	whole, err := tm.base.Content(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := bytes.Replace(whole, []byte("                    confirm(nonce)\n"), []byte("                    pass\n"), 1)
+	if bytes.Equal(broken, whole) {
 		t.Fatal("the driver has no confirmation to take out")
 	}
-	tm.base.own[name] = broken
+	tm.base.own[name] = newOwnFile(int64(len(broken)), func() ([]byte, error) { return broken, nil })
 	if err := tm.load(context.Background()); err != nil {
 		t.Fatal(err)
 	}

@@ -166,9 +166,8 @@ func (o Object) place(lo uint64) Place {
 	return Place{Object: o, Bias: at - first, Lo: at, Hi: pageUp(at - first + last.Vaddr + last.Memsz)}
 }
 
-// spans gives the rights of an object's pages.
-func (p Place) spans() []platform.Span {
-	var out []platform.Span
+// spans appends the rights of an object's pages.
+func (p Place) spans(out []platform.Span) []platform.Span {
 	for _, s := range p.Segments {
 		out = append(out, platform.Span{
 			Lo:   pageDown(p.Bias + s.Vaddr),
@@ -266,11 +265,10 @@ func (l *Layout) Spans() []platform.Span {
 	for _, p := range l.Objects {
 		n += len(p.Segments)
 	}
-	out := append(make([]platform.Span, 0, n), l.Exe.spans()...)
-	out = append(out, l.Interp.spans()...)
+	out := l.Interp.spans(l.Exe.spans(make([]platform.Span, 0, n)))
 	out = append(out, platform.Span{Lo: l.VDSO, Hi: l.VDSO + platform.PageSize, Prot: platform.Read | platform.Exec})
 	for _, p := range l.Objects {
-		out = append(out, p.spans()...)
+		out = p.spans(out)
 	}
 	return append(out,
 		platform.Span{Lo: l.Stack.Lo, Hi: l.Stack.Hi, Prot: rw},
@@ -318,7 +316,7 @@ func (l *Layout) Check() error {
 // checkEntry sees to it that execution starts in the loader's code: a
 // processor cannot even be given some addresses.
 func (l *Layout) checkEntry() error {
-	for _, s := range l.Interp.spans() {
+	for _, s := range l.Interp.spans(nil) {
 		if s.Prot&platform.Exec != 0 && l.Entry >= s.Lo && l.Entry < s.Hi {
 			return nil
 		}
