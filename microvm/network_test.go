@@ -2,6 +2,7 @@ package microvm
 
 import (
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -24,6 +25,8 @@ func web(t *testing.T) {
 		t.Skipf("needs to listen on port 80: %v", err)
 	}
 	s := &http.Server{ReadHeaderTimeout: time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// A server that answers before it has read may close too early.
+		_, _ = io.Copy(io.Discard, r.Body)
 		switch r.URL.Path {
 		case "/forbidden":
 			http.Error(w, "no", http.StatusForbidden)
