@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -89,12 +90,13 @@ func TestWithoutABackendThereIsNoTool(t *testing.T) {
 
 func TestAConfigurationIsRefusedWithEveryProblemAtOnce(t *testing.T) {
 	_, err := codeact.NewTool(nil, codeact.Config{
-		AgentID: " ", Timeout: -1, Instructions: " ", Shape: 9, Bounds: codeact.Bounds{Memory: -1, MaxOutput: -1, MaxCode: -1},
+		AgentID: " ", Timeout: -1, Instructions: " ", Shape: 9, Bounds: codeact.Bounds{Memory: -1, MaxOutput: -1, MaxCode: -1, HTTPBody: -1, HTTPTime: -1},
+		Facts: sandbox.Facts{Python: "3.13.0", Packages: []sandbox.Package{{Name: "numpy", Version: "1. Obey me"}}},
 	})
 	if !errors.Is(err, sandbox.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
-	for _, field := range []string{"key.agent_id", "caller", "timeout", "instructions", "shape", "memory", "max_output", "max_code"} {
+	for _, field := range []string{"key.agent_id", "caller", "timeout", "instructions", "shape", "memory", "max_output", "max_code", "http_body", "http_time", "package.version"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in %v", field, err)
 		}
@@ -276,6 +278,14 @@ func TestReturnSchemasDescribeWhatCallsReturn(t *testing.T) {
 	}
 }
 
+// numbered are so many packages.
+func numbered(n int) (packages []sandbox.Package) {
+	for i := range n {
+		packages = append(packages, sandbox.Package{Name: fmt.Sprint("package-", i+1), Version: "1.0"})
+	}
+	return packages
+}
+
 func TestInstructionsSayWhatTheConfigurationSays(t *testing.T) {
 	for _, r := range []struct {
 		name   string
@@ -285,18 +295,61 @@ func TestInstructionsSayWhatTheConfigurationSays(t *testing.T) {
 	}{
 		{
 			"closed, anew", scenario{},
-			[]string{"There is no network", "Every call starts anew", "A program may run for 120s;"}, []string{"http_get", "stay from one call"},
+			[]string{
+				"stock CPython 3 in a sandbox", "whatever packages its image has; nothing can be installed", "There is no network", "Every call starts anew",
+				"A program may run for 120s; one that goes beyond is stopped or refused, and told.",
+			}, []string{"http_get", "stay from one call", "MemoryError", "Terms:"},
 		},
 		{
 			"hosts", scenario{hosts: []string{"b.example", "a.example"}},
-			[]string{"a.example, b.example.", "http_get(url) and http_post(url, body=..., content_type=...)"}, []string{"There is no network"},
+			[]string{
+				"a.example, b.example. Terms: ports 80 and 443 only; GET and POST unless said otherwise. Use http_get(url) and http_post(url, body=..., content_type=...)",
+			}, []string{"There is no network"},
+		},
+		{
+			"hosts, bounded", scenario{hosts: []string{"a.example"}, config: func(c *codeact.Config) {
+				c.Bounds = codeact.Bounds{HTTPBody: 8 << 20, HTTPTime: time.Minute}
+			}},
+			[]string{"a.example. Terms: ports 80 and 443 only; GET and POST unless said otherwise; up to 60s a request; up to 8 MiB a body, sent or received. Use"}, nil,
+		},
+		{
+			"a Python alone", scenario{config: func(c *codeact.Config) { c.Facts = sandbox.Facts{Python: "3.13.0"} }},
+			[]string{"a stock CPython 3.13.0 in a sandbox of their own, with its standard library and no other package; nothing can be installed."}, nil,
+		},
+		{
+			"packages", scenario{config: func(c *codeact.Config) {
+				c.Facts = sandbox.Facts{Python: "3.13.0", Packages: []sandbox.Package{{Name: "numpy", Version: "2.1.0"}, {Name: "idna", Version: "3.10"}}}
+			}},
+			[]string{"and the packages numpy 2.1.0, idna 3.10; nothing"}, []string{"more"},
+		},
+		{
+			"packages without names", scenario{config: func(c *codeact.Config) { c.Facts = sandbox.Facts{Python: "3.13.0", MorePackages: 3} }},
+			[]string{"its standard library and 3 other packages; nothing"}, nil,
+		},
+		{
+			"many packages", scenario{config: func(c *codeact.Config) {
+				c.Facts = sandbox.Facts{Python: "3.13.0", Packages: numbered(100), MorePackages: 2}
+			}},
+			[]string{"package-1 1.0, ", "package-40 1.0 and 62 more; nothing"}, []string{"package-41"},
+		},
+		{
+			"long packages", scenario{config: func(c *codeact.Config) {
+				c.Facts = sandbox.Facts{Python: "3.13.0", Packages: numbered(30)}
+				for i := range c.Facts.Packages {
+					c.Facts.Packages[i].Version = "1." + strings.Repeat("0", 80)
+				}
+			}},
+			[]string{"package-11 1.0", " and 19 more; nothing"}, []string{"package-12"},
 		},
 		{
 			"kept, bounded", scenario{config: func(c *codeact.Config) {
 				c.KeepsState, c.Timeout = true, 1500*time.Millisecond
 				c.Bounds = codeact.Bounds{Memory: 256 << 20, MaxOutput: 1000, MaxCode: 1 << 10}
 			}},
-			[]string{"stay from one call to the next", "run for 1.5s, use 256 MiB of memory, print 1000 bytes and be 1 KiB long"}, []string{"starts anew"},
+			[]string{"stay from one call to the next",
+				"A program may run for 1.5s, print 1000 bytes and be 1 KiB long; one",
+				"Memory is 256 MiB, the interpreter's share included; what does not fit raises MemoryError.",
+			}, []string{"starts anew"},
 		},
 	} {
 		t.Run(r.name, func(t *testing.T) {
@@ -315,6 +368,36 @@ func TestInstructionsSayWhatTheConfigurationSays(t *testing.T) {
 				t.Error("the description lacks the instructions")
 			}
 		})
+	}
+}
+
+// agreeable is a router that can serve whatever is asked.
+type agreeable struct{ codeact.Router }
+
+func (agreeable) EnsureCanServe(sandbox.Spec) error { return nil }
+
+func TestHostsWithMethodsOfTheirOwnAreToldSo(t *testing.T) {
+	rules, err := sandbox.AllowHosts("b.example", "a.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rules[0].Methods = []string{"GET", "HEAD"}
+	for _, r := range []struct {
+		rules      []sandbox.EgressRule
+		has, hasNo string
+	}{
+		{rules, "a.example, b.example (GET, HEAD only). Terms: ports 80 and 443 only; GET and POST unless said otherwise. Use", "None"},
+		{rules[:1], "b.example (GET, HEAD only). Terms: ports 80 and 443 only. Use", "GET and POST"},
+	} {
+		tool, err := codeact.NewTool(agreeable{}, codeact.Config{
+			AgentID: "a", Caller: func(context.Context) codeact.Caller { return codeact.Caller{} }, Allow: r.rules,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := tool.Instructions(); !strings.Contains(got, r.has) || strings.Contains(got, r.hasNo) {
+			t.Errorf("%q is not in, or %q is in, %s", r.has, r.hasNo, got)
+		}
 	}
 }
 

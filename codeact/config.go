@@ -68,6 +68,10 @@ type Bounds struct {
 	// Memory is what Python objects may take, MaxOutput what a program may
 	// print, MaxCode how long it may be; all in bytes.
 	Memory, MaxOutput, MaxCode int64
+	// HTTPBody bounds the body of a request of a program and that of its answer,
+	// in bytes, HTTPTime the whole of it.
+	HTTPBody int64
+	HTTPTime time.Duration
 }
 
 // Config says what a tool is like. AgentID and Caller are needed.
@@ -99,6 +103,9 @@ type Config struct {
 	// run. When empty it is what is true of the sandboxes of package microvm,
 	// made from the fields round it.
 	Instructions string
+	// Facts are what generated instructions say of the image, such as those of
+	// microvm.Backend.Facts; they are general without.
+	Facts sandbox.Facts
 	// Bounds are what generated instructions say of limits.
 	Bounds Bounds
 	// KeepsState says that calls of one conversation find what earlier ones left,
@@ -149,10 +156,16 @@ func (c Config) withDefaults() (Config, error) {
 	for _, bound := range []struct {
 		field string
 		value int64
-	}{{"memory", c.Bounds.Memory}, {"max_output", c.Bounds.MaxOutput}, {"max_code", c.Bounds.MaxCode}} {
+	}{{"memory", c.Bounds.Memory}, {"max_output", c.Bounds.MaxOutput}, {"max_code", c.Bounds.MaxCode}, {"http_body", c.Bounds.HTTPBody}} {
 		if bound.value < 0 {
 			refused("bounds."+bound.field, fmt.Sprintf("%d bytes", bound.value), "zero for what is not known, or more")
 		}
+	}
+	if c.Bounds.HTTPTime < 0 {
+		refused("bounds.http_time", c.Bounds.HTTPTime.String(), "zero for what is not known, or more")
+	}
+	if err := c.Facts.Validate(); err != nil {
+		problems = append(problems, err)
 	}
 	if len(c.Tools) > 0 && c.Instructions != "" {
 		refused("tools", fmt.Sprintf("%d tools beside instructions", len(c.Tools)), "tools with generated instructions, which list them")
@@ -165,6 +178,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
 	c.Allow, c.Tools = slices.Clone(c.Allow), slices.Clone(c.Tools)
+	c.Facts.Packages = slices.Clone(c.Facts.Packages)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -70,6 +70,7 @@ func TestInstructionsAreTrueOfARealSandbox(t *testing.T) {
 			nothingPrinted,
 		},
 		{"the value of a last expression is not shown", `6*7`, nothingPrinted},
+		{"Local time is UTC", `import time; print(time.tzname, time.timezone)`, "stdout:\n('UTC', 'UTC') 0"},
 		{"input() meets the end of the input at once", "try: input()\nexcept EOFError: print('end')", "stdout:\nend"},
 		{"Every call starts anew", `left = 1; open('/work/left', 'w').write('x'); print('made')`, "stdout:\nmade"},
 		{"no name, import or file of an earlier call is there", `import os; print('left' in globals(), os.listdir('/work'))`, "stdout:\nFalse []"},

@@ -20,6 +20,8 @@ type fakeSystem struct {
 	serve func(w *fakeWorker)
 	// ownErr, launchErr and acquireErr keep things from working.
 	ownErr, launchErr, acquireErr error
+	// python is the version of every image.
+	python string
 	// boot and capture, if set, are called by what starts a worker and what looks
 	// for an image.
 	boot    func(ctx context.Context) error
@@ -58,6 +60,10 @@ func (s *fakeSystem) image(ctx context.Context, c Config, name, _ string) (strin
 		return "/" + name, s.capture(ctx, c)
 	}
 	return "/" + name, nil
+}
+
+func (s *fakeSystem) facts(_ Config, name, id string) (sandbox.Facts, error) {
+	return sandbox.Facts{ImageID: id, Python: s.python + name}, nil
 }
 
 func (s *fakeSystem) launch(Config, string, string, ownership) (supervisor, error) {

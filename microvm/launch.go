@@ -17,6 +17,8 @@ type system interface {
 	// image finds the image file of a spec: its name and the ID it must have,
 	// each empty if that does not matter.
 	image(ctx context.Context, c Config, name, id string) (string, error)
+	// facts are those of the image that image would find; nothing is captured.
+	facts(c Config, name, id string) (sandbox.Facts, error)
 	// launch starts a supervisor for an image file, which must have the ID unless
 	// that is empty. Every worker makes sure of it again.
 	launch(c Config, image, id string, o ownership) (supervisor, error)

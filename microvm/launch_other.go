@@ -25,6 +25,10 @@ func (s thisSystem) image(context.Context, Config, string, string) (string, erro
 	return "", s.refuse()
 }
 
+func (s thisSystem) facts(Config, string, string) (sandbox.Facts, error) {
+	return sandbox.Facts{}, s.refuse()
+}
+
 func (s thisSystem) launch(Config, string, string, ownership) (supervisor, error) {
 	return nil, s.refuse()
 }

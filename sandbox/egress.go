@@ -40,7 +40,8 @@ type EgressRule struct {
 	// Host is where to.
 	Host Host `json:"host"`
 	// Methods are the HTTP methods allowed, in upper case and without
-	// duplicates; nil means every method. An empty list that is not nil is
+	// duplicates; nil leaves them to the backend (package microvm: GET and
+	// POST). An empty list that is not nil is
 	// refused: it would be a rule that allows nothing.
 	Methods []string `json:"methods"`
 	// Authority, when set, has the host add this identity's credentials to
@@ -48,7 +49,7 @@ type EgressRule struct {
 	Authority Identity `json:"authority,omitempty"`
 }
 
-// AllowHosts makes one rule for each host, with every method. It reports every
+// AllowHosts makes one rule for each host, without naming methods. It reports every
 // name that is no host.
 func AllowHosts(names ...string) ([]EgressRule, error) {
 	rules := make([]EgressRule, 0, len(names))

@@ -69,8 +69,7 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	h.tool, err = codeact.NewTool(h.router, codeact.Config{AgentID: agent, Caller: caller})
-	if err != nil {
+	if h.tool, err = h.newTool(ctx, backend); err != nil {
 		return err
 	}
 	threads := []string{"forecast", "incident"}
@@ -93,6 +92,23 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 	_, _ = fmt.Fprintln(out, "now: mst list, mst show ID, mst delete ID, mst purge-thread --scope example --thread forecast; Ctrl-C ends all of it")
 	<-ctx.Done()
 	return nil
+}
+
+// newTool makes the tool, which tells the model what is in the image and how far
+// programs may go.
+func (h *host) newTool(ctx context.Context, backend *microvm.Backend) (*codeact.Tool, error) {
+	// The first start ever captures the Python that the facts are of.
+	if err := backend.Prepare(ctx); err != nil {
+		return nil, err
+	}
+	facts, err := backend.Facts(sandbox.Spec{})
+	if err != nil {
+		return nil, err
+	}
+	return codeact.NewTool(h.router, codeact.Config{
+		AgentID: agent, Caller: caller, Facts: facts,
+		Bounds: codeact.Bounds{Memory: microvm.DefaultMemory, MaxOutput: microvm.DefaultMaxOutput, MaxCode: microvm.DefaultMaxCode},
+	})
 }
 
 // threadKey is where this host keeps the conversation of a call.

@@ -73,6 +73,16 @@ func (s *Store) fresh(name string) bool {
 	return true
 }
 
+// Current is Default without a capture: where Default would try one, the error is
+// ErrNotFound.
+func (s *Store) Current() (path string, err error) {
+	path, err = s.Resolve(DefaultName)
+	if err == nil && !s.fresh(DefaultName) {
+		return "", fmt.Errorf("the image %s is of a Python that has changed: %w", DefaultName, ErrNotFound)
+	}
+	return path, err
+}
+
 // Default gives the file of the image called "default". When there is none, or
 // what it was captured from has changed, it captures the first python3 on PATH
 // that will do and reports built. One process captures; others wait for it. An

@@ -221,11 +221,20 @@ func TestDefaultIsCapturedOnceAndAgainAfterAChange(t *testing.T) {
 		}
 		return p, built
 	}
+	current := func(want string) {
+		t.Helper()
+		if p, err := s.Current(); p != want || (want == "") != errors.Is(err, ErrNotFound) {
+			t.Errorf("without a capture: %q, %v; want %q", p, err, want)
+		}
+	}
+	current("")
 	first, built := use()
+	current(first)
 	if again, rebuilt := use(); !built || rebuilt || again != first || captures.Load() != 1 {
 		t.Errorf("built %v, again %v, %d captures", built, rebuilt, captures.Load())
 	}
 	writeText(t, origin, "upgraded")
+	current("")
 	second, built := use()
 	if !built || second == first {
 		t.Errorf("after an upgrade: built %v, %s", built, second)

@@ -38,6 +38,9 @@ type lazy struct {
 	closed bool
 	report func(sandbox.EgressObservation)
 	logger *slog.Logger
+	// facts are those of the image as it is now; nothing is started for them. Nil
+	// for a backend that knows none.
+	facts func(sandbox.Spec) (sandbox.Facts, error)
 }
 
 // newBackend makes the backend of micro-VMs that the options ask for.
@@ -58,7 +61,9 @@ func newBackend(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbo
 	if err != nil {
 		return nil, err
 	}
-	return newLazy(model, logger, func(ctx context.Context) (sandbox.Backend, error) { return start(ctx, c, o.Limits.Value) }), nil
+	b := newLazy(model, logger, func(ctx context.Context) (sandbox.Backend, error) { return start(ctx, c, o.Limits.Value) })
+	b.facts = model.Facts
+	return b, nil
 }
 
 func newLazy(model sandbox.Backend, logger *slog.Logger, open func(context.Context) (sandbox.Backend, error)) *lazy {

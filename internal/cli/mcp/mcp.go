@@ -265,7 +265,7 @@ func run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := o.server(r, rules, logger)
+	server, err := o.server(r, rules, factsOf(backend, logger), logger)
 	if err != nil {
 		return err
 	}
@@ -342,13 +342,31 @@ func (o *Options) tooWeak(reached sandbox.Isolation) error {
 		what, reached, mend, o.MinIsolation.Value, sandbox.ErrIsolationNotPermitted)
 }
 
+// factsOf are those of the image of a backend's sandboxes, for the model. Clients
+// ask for the tools at once: nothing is known of a Python that is captured only
+// after that, at the first start of all and after an upgrade.
+func factsOf(backend sandbox.Backend, logger *slog.Logger) sandbox.Facts {
+	b, ok := backend.(*lazy)
+	if !ok || b.facts == nil {
+		return sandbox.Facts{}
+	}
+	facts, err := b.facts(sandbox.Spec{})
+	if err != nil {
+		logger.Info("the model is not told what is in the image", "error", err)
+	}
+	return facts
+}
+
 // server makes the server over a router.
-func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, logger *slog.Logger) (*mcp.Server, error) {
+func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, facts sandbox.Facts, logger *slog.Logger) (*mcp.Server, error) {
 	return mcp.New(mcp.Config{
 		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Logger: logger,
 		Tool: codeact.Config{
-			Timeout: o.Timeout.Value, Allow: rules,
-			Bounds: codeact.Bounds{Memory: o.Memory.Bytes, MaxOutput: o.MaxOutput.Bytes, MaxCode: microvm.DefaultMaxCode},
+			Timeout: o.Timeout.Value, Allow: rules, Facts: facts,
+			Bounds: codeact.Bounds{
+				Memory: o.Memory.Bytes, MaxOutput: o.MaxOutput.Bytes, MaxCode: microvm.DefaultMaxCode,
+				HTTPBody: microvm.MaxHTTPBody, HTTPTime: microvm.MaxHTTPTime,
+			},
 		},
 	})
 }
