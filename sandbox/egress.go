@@ -41,8 +41,8 @@ type EgressRule struct {
 	Host Host `json:"host"`
 	// Methods are the HTTP methods allowed, in upper case and without
 	// duplicates; nil leaves them to the backend (package microvm: GET and
-	// POST). An empty list that is not nil is
-	// refused: it would be a rule that allows nothing.
+	// POST). An empty list that is not nil is refused: it would be a rule that
+	// allows nothing.
 	Methods []string `json:"methods"`
 	// Authority, when set, has the host add this identity's credentials to
 	// requests; it needs a host that is no wildcard.
