@@ -87,28 +87,34 @@ func NewClient(manifest Manifest) (*Client, error) {
 }
 
 // dialer connects to the socket when there is one, else to the address; what
-// the request says does not count. A host that keeps a lock must have it before
-// and after: it listens for as long, so what is connected then is the host.
+// the request says does not count.
 func dialer(manifest Manifest, address netip.AddrPort) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return connectAlive(manifest.Announcement, func() (net.Conn, error) { return connect(ctx, manifest.Socket, address) })
+	}
+}
+
+// connectAlive connects to a host that keeps the lock of its announcement, if it
+// has one. It must have it before and after: it listens for as long, so what is
+// connected then is the host.
+func connectAlive(announcement string, connect func() (net.Conn, error)) (net.Conn, error) {
 	alive := func() error {
-		if manifest.Announcement == "" {
+		if announcement == "" {
 			return nil
 		}
-		return checkAlive(manifest.Announcement)
+		return checkAlive(announcement)
 	}
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
-		if err := alive(); err != nil {
-			return nil, err
-		}
-		conn, err := connect(ctx, manifest.Socket, address)
-		if err != nil {
-			return nil, err
-		}
-		if err := alive(); err != nil {
-			return nil, errors.Join(err, conn.Close())
-		}
-		return conn, nil
+	if err := alive(); err != nil {
+		return nil, err
 	}
+	conn, err := connect()
+	if err != nil {
+		return nil, err
+	}
+	if err := alive(); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 func connect(ctx context.Context, socket string, address netip.AddrPort) (net.Conn, error) {
@@ -204,7 +210,7 @@ func (c *Client) Health(ctx context.Context) error {
 			err = &wirejson.FieldError{Field: "protocol_version", Want: fmt.Sprint(ProtocolVersion)}
 		}
 	}
-	if err == nil && c.manifest.ProcessID != 0 {
+	if err == nil && c.manifest.namesProcess() {
 		var source string
 		if source, err = fields.String("source_id"); err == nil && source != c.manifest.SourceID {
 			err = &wirejson.FieldError{Field: "source_id", Want: "the one that was announced"}

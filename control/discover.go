@@ -39,7 +39,7 @@ func Manifests(directory string) ([]Manifest, error) {
 	var manifests []Manifest
 	for _, file := range files {
 		m, err := parseManifest(file.Data, directory)
-		if err != nil || m.ProcessID == 0 {
+		if err != nil || !m.namesProcess() {
 			continue
 		}
 		if isOurs(file.Data) {

@@ -73,6 +73,7 @@ func TestAnnouncementsThatMeanNothingAreLeftOut(t *testing.T) {
 		"o-extra.json":   variant(t, map[string]any{"source_id": "extra", "more": 1}),
 		"p-user.json":    variant(t, map[string]any{"endpoint": "http://u:p@127.0.0.1:9"}),
 		"q-missing.json": variant(t, map[string]any{"process_id": nil}),
+		"q-zero.json":    variant(t, map[string]any{"source_id": "zero", "process_id": 0}),
 		"q-long.json":    variant(t, map[string]any{"source_id": strings.Repeat("x", control.MaxTextBytes+1)}),
 		"r-path.json":    variant(t, map[string]any{"source_id": "elsewhere", "unix_socket": "../x.sock"}),
 		"z.txt":          variant(t, nil),
@@ -89,7 +90,7 @@ func TestAnnouncementsThatMeanNothingAreLeftOut(t *testing.T) {
 			t.Errorf("%s leads to %s", m.SourceID, m.Socket)
 		}
 	}
-	if want := []string{"hidden", "six", "two", "extra", "elsewhere"}; !slices.Equal(names, want) {
+	if want := []string{"hidden", "six", "two", "extra", "zero", "elsewhere"}; !slices.Equal(names, want) {
 		t.Errorf("read %v, want %v", names, want)
 	}
 	if manifests[2].Endpoint != "http://127.0.0.2:9/" {
@@ -124,9 +125,11 @@ func TestDiscoveryTellsHostsThatAnswerFromThoseThatAreGone(t *testing.T) {
 	_, first := started(t, control.ServerConfig{Control: having("one"), SourceID: "first", Directory: dir})
 	started(t, control.ServerConfig{Control: having("two"), SourceID: "second", Directory: dir, Socket: true})
 	// The first host's port under another name: as after a reuse of the port.
-	impostor := variant(t, map[string]any{"source_id": "impostor", "endpoint": first.Endpoint})
-	if err := os.WriteFile(filepath.Join(dir, "9-impostor.json"), []byte(impostor), 0o600); err != nil {
-		t.Fatal(err)
+	for name, pid := range map[string]int{"impostor": 9, "impostor-0": 0} {
+		text := variant(t, map[string]any{"source_id": name, "endpoint": first.Endpoint, "process_id": pid})
+		if err := os.WriteFile(filepath.Join(dir, name+".json"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	hosts, err := control.Discover(context.Background(), dir)
 	if err != nil {
@@ -140,12 +143,12 @@ func TestDiscoveryTellsHostsThatAnswerFromThoseThatAreGone(t *testing.T) {
 			t.Errorf("%v is no failure of a host", host.Err)
 		}
 	}
-	if len(answered) != 4 || !answered["first"] || !answered["second"] || answered["gone"] || answered["impostor"] {
+	if len(answered) != 5 || !answered["first"] || !answered["second"] || answered["gone"] || answered["impostor"] || answered["impostor-0"] {
 		t.Errorf("answered: %v", answered)
 	}
 	records, err := control.Unite(hosts).List(context.Background())
 	var partial *control.PartialError
-	if len(records) != 2 || !errors.As(err, &partial) || len(partial.Hosts) != 2 {
+	if len(records) != 2 || !errors.As(err, &partial) || len(partial.Hosts) != 3 {
 		t.Errorf("List = %+v, %v", records, err)
 	}
 }

@@ -98,6 +98,7 @@ func FuzzRequestTarget(f *testing.F) {
 	for _, target := range []string{
 		"/v1/health?timeout=5.0", "//v1/health", "/v1/sandboxes/a%2Fb?timeout=1&timeout=2", "http://127.0.0.1:1/v1/sandboxes#x",
 		"/v1/scopes/a/threads/b%zz", "*", "", "/v1/scopes//threads/", "/v1/sandboxes/%ff%",
+		"/v1/health?timeout=1;timeout=2", "/v1/health?%74imeout=%zz&timeout&=1&&+timeout=5",
 	} {
 		f.Add(target, "slash/ä+%41", "1e1")
 	}

@@ -22,12 +22,17 @@ var fixedHeaders = [][2]string{
 	{"X-MAF-Sandbox-Control-Version", strconv.Itoa(ProtocolVersion)},
 }
 
-// maxBody is the longest body that a request may announce. Bodies mean nothing
-// and are not read.
+// maxBody is the longest body that a request may announce. Bodies mean nothing:
+// the answer does not wait for one.
 const maxBody = 64 << 10
 
 // writeTime is what a client has to take an answer.
 const writeTime = 10 * time.Second
+
+// bodyTime is how long a body is still taken, and thrown away, after the answer.
+// One that has been sent already must be: a connection that is closed over it is
+// reset, and the answer may be lost.
+const bodyTime = settlement
 
 // answer is a status and a JSON body.
 type answer struct {
@@ -48,7 +53,9 @@ type handler struct {
 	sourceID string
 	longest  time.Duration
 	// authority is what Host must be on the port.
-	authority  string
+	authority string
+	// writeTime is what a client has to take its answer.
+	writeTime  time.Duration
 	operations *operations
 	gate       *gate
 	log        *slog.Logger
@@ -67,15 +74,21 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		header["Allow"] = []string{strings.Join(a.allow, ", ")}
 	}
 	if r.ContentLength != 0 {
-		// The rest of the body is not waited for.
 		header["Connection"] = []string{"close"}
 	}
-	if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+	connection := http.NewResponseController(w)
+	if err := connection.SetWriteDeadline(time.Now().Add(h.writeTime)); err != nil {
 		h.log.Debug("control: no write deadline", "error", err)
 	}
 	w.WriteHeader(a.status)
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(a.body) // a client that went away has no answer
+	}
+	if r.ContentLength != 0 {
+		// net/http would wait for the rest of the body as long as for a head.
+		if err := connection.SetReadDeadline(time.Now().Add(bodyTime)); err != nil {
+			h.log.Debug("control: no read deadline", "error", err)
+		}
 	}
 }
 

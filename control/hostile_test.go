@@ -125,13 +125,35 @@ func TestRequestsThatCannotBeReadAreRefusedInJSON(t *testing.T) {
 	}
 }
 
+// The host's time for an operation is no client's for a body.
 func TestABodyIsNotWaitedFor(t *testing.T) {
-	_, m := started(t, control.ServerConfig{Control: control.NewMemory()})
-	for _, header := range []string{"Content-Length: 5", "Transfer-Encoding: chunked"} {
-		got := ask(t, m, "DELETE", "/v1/sandboxes/x", header) // and no body
-		if got.status != 200 || !got.close {
-			t.Errorf("%s: %+v", header, got)
-		}
+	_, m := started(t, control.ServerConfig{Control: control.NewMemory(), DisposeTimeout: time.Hour})
+	for _, tt := range []struct {
+		name, header, body string
+		status             int
+	}{
+		{"none of a length", "Content-Length: 5", "", 200},
+		{"half of a length", "Content-Length: 5", "ab", 200},
+		{"a whole length", "Content-Length: 5", "abcde", 200},
+		{"no chunk", "Transfer-Encoding: chunked", "", 200},
+		{"half a chunk", "Transfer-Encoding: chunked", "5\r\nab", 200},
+		{"no last chunk", "Transfer-Encoding: chunked", "5\r\nabcde\r\n", 200},
+		{"too long", "Content-Length: 65537", "abcde", 413},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			conn := dial(t, m)
+			if _, err := io.WriteString(conn, request(m, "DELETE", "/v1/sandboxes/x", tt.header)+tt.body); err != nil {
+				t.Fatal(err)
+			}
+			in := bufio.NewReader(conn)
+			if got := response(t, in, "DELETE"); got.status != tt.status || !got.close {
+				t.Errorf("%+v", got)
+			}
+			if rest, err := io.ReadAll(in); len(rest) > 0 || err != nil {
+				t.Errorf("after the answer: %q, %v", rest, err)
+			}
+		})
 	}
 }
 
@@ -156,8 +178,9 @@ func cutOff(conn net.Conn) bool {
 	return !errors.As(err, &timeout) || !timeout.Timeout()
 }
 
+// However long the host's operations may take.
 func TestClientsThatSendNothingWholeAreCutOff(t *testing.T) {
-	_, m := started(t, control.ServerConfig{Control: control.NewMemory()})
+	_, m := started(t, control.ServerConfig{Control: control.NewMemory(), DisposeTimeout: time.Hour})
 	var group sync.WaitGroup
 	for _, sent := range []string{"", "GET /v1/health HT", "GET /v1/health HTTP/1.1\r\nHost: x\r\n"} {
 		conn := dial(t, m)

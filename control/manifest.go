@@ -39,7 +39,14 @@ type Manifest struct {
 	// port afterwards is not taken for it. It is empty for hosts that keep no
 	// lock, as peers in Python, and for those that an operator typed.
 	Announcement string
+
+	// zeroProcess says that an announcement names process 0 rather than none.
+	zeroProcess bool
 }
+
+// namesProcess says whether an announcement names a process, as those of living
+// hosts do and an endpoint that an operator typed does not.
+func (m Manifest) namesProcess() bool { return m.ProcessID != 0 || m.zeroProcess }
 
 // origin marks the announcements of this package, the only ones that it may
 // clean up.
@@ -93,6 +100,7 @@ func parseManifest(data []byte, folder string) (Manifest, error) {
 	if m.ProcessID, err = fields.OptionalInt("process_id"); err != nil {
 		return Manifest{}, err
 	}
+	m.zeroProcess = m.ProcessID == 0 && !fields.Missing("process_id")
 	version, err := fields.Int("protocol_version")
 	if err != nil {
 		return Manifest{}, err

@@ -48,13 +48,26 @@ type tracked struct {
 	withheld     bool
 }
 
+// signalled is when the last signal was, by a clock that may have been set back
+// meanwhile: nothing is active before it is made.
+func (t *tracked) signalled(now time.Time) time.Time {
+	if now.Before(t.created) {
+		return t.created
+	}
+	return now
+}
+
 // exited says whether the worker was observed to be gone.
 func (t *tracked) exited() bool { return liveness.Of(t.sandbox).State == liveness.Exited }
 
 // NewMonitor makes a monitor of a backend.
 func NewMonitor(backend sandbox.Backend) *Monitor {
-	return &Monitor{backend: backend, now: time.Now, tracked: make(map[places.Place]*tracked)}
+	return &Monitor{backend: backend, now: wallClock, tracked: make(map[places.Place]*tracked)}
 }
+
+// wallClock is the time that operators are told: without the reading of the
+// monotonic clock, by which moments would compare otherwise than they are shown.
+func wallClock() time.Time { return time.Now().Round(0) }
 
 // Unwrap is the backend behind the monitor, for what only that one can do: a router
 // finds a router.CallAdmitter there.
@@ -118,6 +131,7 @@ func (m *Monitor) Admitted(key sandbox.Key, spec sandbox.Spec, box sandbox.Sandb
 			m.replaced = append(m.replaced, current)
 		}
 	}
+	fresh.lastActivity = fresh.signalled(now)
 	m.tracked[fresh.place] = fresh
 }
 

@@ -93,7 +93,8 @@ var errLate = errors.New("control operation timed out")
 
 // run calls f and waits for it, up to the timeout and two short allowances:
 // one in which f can give its own verdict about the timeout, one in which it
-// can end after its context did. What f returns later is not looked at.
+// can end after its context did. What f returns when its context has ended for
+// the time is late, whatever it is: a success too.
 func run[T any](o *operations, timeout time.Duration, f func(context.Context) (T, error)) (T, error) {
 	var none T
 	if err := o.begin(); err != nil {
@@ -116,15 +117,15 @@ func run[T any](o *operations, timeout time.Duration, f func(context.Context) (T
 			}
 		}()
 		value, err := f(ctx)
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			value, err = none, errors.Join(errLate, err)
+		}
 		ended <- outcome{value, err}
 	}()
 	timer := time.NewTimer(timeout + 2*settlement)
 	defer timer.Stop()
 	select {
 	case out := <-ended:
-		if out.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return none, errors.Join(errLate, out.err)
-		}
 		return out.value, out.err
 	case <-timer.C:
 		return none, errLate

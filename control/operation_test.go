@@ -41,6 +41,8 @@ func TestAnOperationThatIsLateHasNoResult(t *testing.T) {
 	}
 	late("obeys", func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, ctx.Err() })
 	settle(o) // its caller has the answer a moment earlier
+	late("succeeds when it is told to end", func(ctx context.Context) (int, error) { <-ctx.Done(); return 1, nil })
+	settle(o)
 	late("does not end", func(context.Context) (int, error) { <-release; return 1, nil })
 	if n := o.unsettled(); n != 1 {
 		t.Errorf("%d are unsettled", n)

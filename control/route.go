@@ -1,9 +1,6 @@
 package control
 
-import (
-	"net/url"
-	"strings"
-)
+import "strings"
 
 // route is what a request asks for.
 type route uint8
@@ -136,9 +133,19 @@ func escape(s string) string {
 	return b.String()
 }
 
-// queryTimeouts are all values that a query has for the timeout. What is no
-// query is taken for none, as the peers do.
+// queryTimeouts are all values that a query has for the timeout. Fields end at
+// ampersands only, and what is no escape stays as it is, as in the peers: a value
+// that is no number is then refused, and none is overlooked.
 func queryTimeouts(query string) []string {
-	values, _ := url.ParseQuery(query)
-	return values["timeout"]
+	var values []string
+	for field := range strings.SplitSeq(query, "&") {
+		name, value, _ := strings.Cut(field, "=")
+		if field != "" && unescapeQuery(name) == "timeout" {
+			values = append(values, unescapeQuery(value))
+		}
+	}
+	return values
 }
+
+// unescapeQuery is unescape for a part of a query, where a plus is a space.
+func unescapeQuery(s string) string { return unescape(strings.ReplaceAll(s, "+", " ")) }

@@ -204,7 +204,7 @@ func (s *Server) open(l *life) error {
 	l.http = &http.Server{
 		Handler: &handler{
 			control: s.config.Control, sourceID: s.config.SourceID, longest: s.config.DisposeTimeout,
-			authority: authority, operations: l.operations, gate: l.gate, log: s.config.Logger,
+			authority: authority, writeTime: writeTime, operations: l.operations, gate: l.gate, log: s.config.Logger,
 		},
 		ConnContext:                  withConn,
 		ConnState:                    l.gate.idle,
@@ -230,7 +230,7 @@ func (s *Server) open(l *life) error {
 func listenPrivate(path string) (net.Listener, error) {
 	socket, err := net.Listen("unix", path)
 	if err != nil {
-		return nil, fmt.Errorf("listen on the control socket (its path has %d bytes; systems allow about 100): %w", len(path), err)
+		return nil, fmt.Errorf("listen on the control socket (its path has %d bytes; systems allow about 100, and a shorter discovery folder leaves room): %w", len(path), err)
 	}
 	if err := os.Chmod(path, 0o600); err != nil {
 		return nil, errors.Join(err, socket.Close())

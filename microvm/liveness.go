@@ -10,7 +10,8 @@ import (
 var _ liveness.Reporter = (*Sandbox)(nil)
 
 // Liveness says what the worker is doing, for operators. Exited is what the
-// kernel said of the process.
+// kernel said of the process. Nothing is ever Starting: a sandbox is there when its
+// worker has been ready, and before that nobody can ask one.
 func (s *Sandbox) Liveness() liveness.Report {
 	return liveness.Report{State: s.liveness(), ProcessID: s.worker.PID()}
 }

@@ -5,8 +5,11 @@ package interop
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -103,6 +106,9 @@ func TestThePythonConsoleSeesAndEndsRealMicroVMs(t *testing.T) {
 				t.Errorf("the worker %d: %q, %v", record.ProcessID, name, err)
 			}
 		}
+		checkTexts(t, listed, func(args ...string) string {
+			return mst(t, venv, dir, args...).must(t, 0, strings.Join(args, " ")).stdout
+		})
 		mst(t, venv, dir, "delete", one.ID(), "--yes").must(t, 0, "delete of a sandbox that runs a program")
 		if err := <-running; !errors.Is(err, sandbox.ErrDisposed) {
 			t.Errorf("the program: %v", err)
@@ -126,4 +132,53 @@ func TestThePythonConsoleSeesAndEndsRealMicroVMs(t *testing.T) {
 		// The router serves the same conversation again.
 		acquire("t-1")
 	})
+}
+
+// checkTexts looks at what the commands that only look say to people, and at what
+// show and watch say to programs.
+func checkTexts(t *testing.T, listed []control.Record, mst func(args ...string) string) {
+	t.Helper()
+	words := func(text string) (lines []string) {
+		for line := range strings.Lines(text) {
+			lines = append(lines, strings.Join(strings.Fields(line), " "))
+		}
+		return lines
+	}
+	if got := words(mst("hosts")); len(got) != 3 || !strings.HasPrefix(got[2], fmt.Sprintf("micro-vms healthy %d http://127.0.0.1:", os.Getpid())) {
+		t.Errorf("hosts as text: %q", got)
+	}
+	// The age is a matter of seconds.
+	row := func(r control.Record) *regexp.Regexp {
+		return regexp.MustCompile(fmt.Sprintf("^micro-vms microvm %s tenant/%s/agent python [0-9]+[smh] %s$", r.State, r.ThreadID, r.InstanceID))
+	}
+	for what, text := range map[string]string{"list": mst("list"), "watch": mst("watch", "--count", "1")} {
+		got := words(text)
+		if what == "watch" && (len(got) == 0 || !strings.HasPrefix(got[0], "Snapshot 1 at ")) {
+			t.Errorf("watch as text: %q", got)
+		}
+		if n := len(got); n < 2 || !row(listed[0]).MatchString(got[n-2]) || !row(listed[1]).MatchString(got[n-1]) {
+			t.Errorf("%s as text: %q", what, got)
+		}
+	}
+	one := listed[0]
+	shown := words(mst("show", one.InstanceID))
+	for _, want := range []string{
+		"source micro-vms", "backend microvm", "key tenant/t-1/agent", "kind python", "instance " + one.InstanceID, "state running",
+		"process " + strconv.Itoa(one.ProcessID), "contract -", "egress closed",
+	} {
+		if !slices.Contains(shown, want) {
+			t.Errorf("show as text has no %q: %q", want, shown)
+		}
+	}
+	if r := decode[control.Record](t, mst("show", one.InstanceID, "--json")); !equal(r, one) {
+		t.Errorf("show: %+v, want %+v", r, one)
+	}
+	type snapshot struct {
+		Complete  bool
+		Errors    []any
+		Sandboxes []control.Record
+	}
+	if seen := decode[snapshot](t, mst("watch", "--jsonl", "--count", "1")); !seen.Complete || len(seen.Errors) != 0 || !slices.EqualFunc(seen.Sandboxes, listed, equal) {
+		t.Errorf("watch: %+v, want %+v", seen, listed)
+	}
 }

@@ -229,7 +229,12 @@ func spec(t *testing.T) sandbox.Spec {
 
 func serve(t *testing.T, dir, source string, c control.Control) *control.Server {
 	t.Helper()
-	server, err := control.NewServer(control.ServerConfig{Control: c, SourceID: source, Directory: dir, Socket: true})
+	return serveWith(t, control.ServerConfig{Control: c, SourceID: source, Directory: dir, Socket: true})
+}
+
+func serveWith(t *testing.T, config control.ServerConfig) *control.Server {
+	t.Helper()
+	server, err := control.NewServer(config)
 	if err != nil {
 		t.Fatal(err)
 	}

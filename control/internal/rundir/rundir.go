@@ -152,20 +152,43 @@ func (d *Dir) Files() ([]File, error) {
 }
 
 func (d *Dir) names() ([]string, error) {
-	f, err := d.root.Open(".")
-	if err != nil {
-		return nil, fmt.Errorf("read the sandbox discovery directory: %w", err)
-	}
-	defer func() { _ = f.Close() }()
-	names, err := f.Readdirnames(MaxEntries + 1)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read the sandbox discovery directory: %w", err)
+	var names []string
+	if err := d.each(func(some []string) bool {
+		names = append(names, some...)
+		return len(names) <= MaxEntries
+	}); err != nil {
+		return nil, err
 	}
 	if len(names) > MaxEntries {
 		return nil, fmt.Errorf("the sandbox discovery directory has more than %d files; remove those of hosts that are gone: %s", MaxEntries, d.path)
 	}
 	slices.Sort(names)
 	return names, nil
+}
+
+// batch is how many names are looked at together.
+const batch = 512
+
+// each gives the names of the folder's files, some at a time and in no order, to
+// a function that says whether it wants more.
+func (d *Dir) each(more func(names []string) bool) error {
+	f, err := d.root.Open(".")
+	if err != nil {
+		return fmt.Errorf("read the sandbox discovery directory: %w", err)
+	}
+	defer func() { _ = f.Close() }()
+	for {
+		names, err := f.Readdirnames(batch)
+		if len(names) > 0 && !more(names) {
+			return nil
+		}
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return fmt.Errorf("read the sandbox discovery directory: %w", err)
+		}
+	}
 }
 
 func (d *Dir) read(name string) ([]byte, error) {
@@ -285,25 +308,29 @@ const staleAfter = time.Minute
 
 // Sweep removes what hosts of this kind that are gone have left: announcements
 // that ours recognises and no process has locked, with the other files of the
-// same stem. What cannot be removed stays. On systems without such locks
-// nothing is removed.
+// same stem. What cannot be removed stays. However many files there are, all are
+// looked at: with more than MaxEntries nobody else reads the folder. On systems
+// without such locks nothing is removed.
 func (d *Dir) Sweep(ours func(data []byte) bool) {
 	if !locksOutliveRename {
 		return
 	}
-	names, err := d.names()
-	if err != nil {
-		return
-	}
-	for _, name := range names {
-		switch {
-		case strings.HasSuffix(name, suffix):
-			d.sweep(name, strings.TrimSuffix(name, suffix), ours)
-		case strings.HasSuffix(name, tempSuffix):
-			info, err := d.root.Lstat(name)
-			if err == nil && time.Since(info.ModTime()) > staleAfter {
-				d.sweep(name, strings.TrimSuffix(name, tempSuffix), ours)
-			}
+	_ = d.each(func(names []string) bool { // of a folder that cannot be read nothing is removed
+		for _, name := range names {
+			d.sweepNamed(name, ours)
+		}
+		return true
+	})
+}
+
+func (d *Dir) sweepNamed(name string, ours func([]byte) bool) {
+	switch {
+	case strings.HasSuffix(name, suffix):
+		d.sweep(name, strings.TrimSuffix(name, suffix), ours)
+	case strings.HasSuffix(name, tempSuffix):
+		info, err := d.root.Lstat(name)
+		if err == nil && time.Since(info.ModTime()) > staleAfter {
+			d.sweep(name, strings.TrimSuffix(name, tempSuffix), ours)
 		}
 	}
 }

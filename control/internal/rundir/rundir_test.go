@@ -228,6 +228,19 @@ func TestTooManyFilesAreAnErrorThatSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// What nobody can read any more, the next host makes readable again.
+func TestASweepClearsAFolderThatHasTooManyFiles(t *testing.T) {
+	d := create(t, private(t))
+	for i := range MaxEntries + 1 {
+		write(t, filepath.Join(d.Path(), fmt.Sprintf("%d-dead.json", i)), "ours")
+	}
+	write(t, filepath.Join(d.Path(), "0-foreign.json"), "foreign")
+	d.Sweep(func(data []byte) bool { return bytes.Equal(data, []byte("ours")) })
+	if left := listed(t, d); !slices.Equal(left, []string{"0-foreign.json"}) {
+		t.Errorf("%d are left", len(left))
+	}
+}
+
 func TestASweepRemovesOnlyWhatAHostThatIsGoneLeft(t *testing.T) {
 	d := create(t, private(t))
 	at := func(name string) string { return filepath.Join(d.Path(), name) }
