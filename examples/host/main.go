@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -43,7 +44,7 @@ func main() {
 type host struct {
 	router *router.Router
 	tool   *codeact.Tool
-	// fence has every call inside, so that an operator does not meet one.
+	// fence has every call inside, so that an operator's wish stops it.
 	fence fence.Fence
 }
 
@@ -59,6 +60,10 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, backend.Close()) }()
+	// Takes some seconds the first time, and says what this machine lacks.
+	if err := backend.Prepare(ctx); err != nil {
+		return err
+	}
 
 	// The monitor knows what the router lets in.
 	monitor := control.NewMonitor(backend)
@@ -69,7 +74,7 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	h.tool, err = codeact.NewTool(h.router, codeact.Config{AgentID: agent, Caller: caller})
+	h.tool, err = codeact.NewTool(h.fence.Calls(h.router), codeact.Config{AgentID: agent, Caller: caller, Logger: slog.Default()})
 	if err != nil {
 		return err
 	}
@@ -106,15 +111,7 @@ func caller(ctx context.Context) codeact.Caller {
 
 // execute is a call of the tool by the model of a conversation.
 func (h *host) execute(ctx context.Context, thread, code string) (string, error) {
-	ctx, leave, err := h.fence.Enter(ctx, sandbox.Key{Scope: scope, ThreadID: thread, AgentID: agent})
-	if err != nil {
-		return "", err
-	}
-	defer leave()
 	outcome, err := h.tool.Execute(context.WithValue(ctx, threadKey{}, thread), code)
-	if fence.Stopped(ctx) {
-		return "Error: an operator stopped the program", nil
-	}
 	return outcome.Report(), err
 }
 
