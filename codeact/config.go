@@ -21,6 +21,7 @@ const Kind = "codeact"
 // Defaults and bounds of a Config. The time-out and the bound on programs are
 // those of the Python original.
 const (
+	// DefaultTimeout is the time of a program when a Config names none.
 	DefaultTimeout = 120 * time.Second
 	// MaxCode bounds a program, in bytes of UTF-8; a backend may allow less.
 	MaxCode = 8 << 20
@@ -100,7 +101,7 @@ type Config struct {
 	MaxToolCalls int
 
 	// Instructions is what the model is told of the place where its programs
-	// run. When empty it is what is true of the sandboxes of package microvm,
+	// run, up to MaxInstructions. When empty it is what is true of the sandboxes of package microvm,
 	// made from the fields round it.
 	Instructions string
 	// Facts are what generated instructions say of the image, such as those of
@@ -109,9 +110,10 @@ type Config struct {
 	// Bounds are what generated instructions say of limits.
 	Bounds Bounds
 	// KeepsState says that calls of one conversation find what earlier ones left,
-	// as with a Router that keeps one sandbox for them; generated instructions and
-	// the texts of lost sandboxes say so. It changes nothing else: cleanup is the
-	// router's matter.
+	// as with a Router that enters once for all of them ([router.Router.Enter]),
+	// serves each in that call and finishes it at the end of the conversation: a
+	// *router.Router itself cleans up after each. Generated instructions and the
+	// texts of lost sandboxes say so. It changes nothing else.
 	KeepsState bool
 	// Shape is how outcomes are told.
 	Shape Shape

@@ -128,7 +128,10 @@ func (t *Tool) Call(ctx context.Context, args string) (any, error) {
 
 // ArgumentError says what is wrong with the arguments of a call; nothing was
 // started.
-type ArgumentError struct{ Err error }
+type ArgumentError struct {
+	// Err is what is wrong with them.
+	Err error
+}
 
 // Error is for the model that wrote the arguments.
 func (e *ArgumentError) Error() string { return "the arguments of " + Name + ": " + e.Err.Error() }

@@ -14,7 +14,8 @@ import (
 type Member struct {
 	// SourceID is the host's name.
 	SourceID string
-	Control  Control
+	// Control is how the host is asked.
+	Control Control
 }
 
 // Composite is the [Control] of several hosts together. Every operation has one

@@ -74,6 +74,7 @@ func checkAlive(announcement string) error {
 
 // DiscoveredHost is an announced host and how it answered.
 type DiscoveredHost struct {
+	// Client asks the host.
 	Client *Client
 	// Err is why it is of no use now, such as a host that is gone; nil when it
 	// answered as the one that was announced. It is a [*HostError].

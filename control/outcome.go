@@ -22,7 +22,9 @@ const (
 
 // DisposalResult is what came of disposing of one sandbox.
 type DisposalResult struct {
-	Status     DisposalStatus
+	// Status is how it ended.
+	Status DisposalStatus
+	// InstanceID is the id that was asked for.
 	InstanceID string
 	// Message is one sentence for people. A client got it from its host.
 	Message string
@@ -76,7 +78,9 @@ const (
 
 // PurgeResult is what came of disposing of all sandboxes of a conversation.
 type PurgeResult struct {
-	Status          PurgeStatus
+	// Status is how it ended.
+	Status PurgeStatus
+	// Scope and ThreadID are the conversation that was asked for.
 	Scope, ThreadID string
 	// Disposed counts the sandboxes that are confirmed gone, at most
 	// [MaxInventory] of one host.

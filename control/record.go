@@ -24,10 +24,15 @@ type State string
 
 // The states of the protocol.
 const (
-	StateStarting  State = "starting"
-	StateReady     State = "ready"
-	StateRunning   State = "running"
+	// StateStarting: its worker is not ready yet.
+	StateStarting State = "starting"
+	// StateReady: it waits for a program.
+	StateReady State = "ready"
+	// StateRunning: a program runs in it.
+	StateRunning State = "running"
+	// StateResetting: it is put back to its start.
 	StateResetting State = "resetting"
+	// StateDisposing: it is being disposed of.
 	StateDisposing State = "disposing"
 	// StateFailed: its worker is gone or cannot be looked at.
 	StateFailed State = "failed"
@@ -110,11 +115,13 @@ func checkText(name, value string) error {
 	return nil
 }
 
-// Bounds of the targets of a record that is read: their number, and the bytes of
-// all together. A console shows them as one text, which must not keep it busy.
+// Bounds of the targets of a record that is read. A console shows them as one
+// text, which must not keep it busy.
 const (
+	// MaxEgressTargets bounds their number.
 	MaxEgressTargets = 4096
-	MaxEgressBytes   = 256 << 10
+	// MaxEgressBytes bounds all of them together, in bytes.
+	MaxEgressBytes = 256 << 10
 )
 
 // Record is one physical sandbox in an inventory.

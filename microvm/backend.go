@@ -173,8 +173,8 @@ func (b *Backend) isClosed() bool {
 // same time. The StartupTimeout and the context bound it: time that ran out
 // while another acquire or disposal of the same key and kind was under way is
 // sandbox.ErrQueuedTimeout. When another process owns the namespace, or the
-// host lacks what sandboxes need, it is sandbox.ErrUnavailable, with what mends
-// it in the text.
+// host lacks what sandboxes need, it is sandbox.ErrUnavailable: its text says
+// what is missing, 'maf-sandbox doctor' what mends it.
 func (b *Backend) Acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	s, err := b.acquire(ctx, key, spec)
 	if err != nil {

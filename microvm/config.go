@@ -19,6 +19,8 @@ import (
 // Bounds and defaults of a Config. Times, code, output and the ceiling on a
 // worker have those of the Python original.
 const (
+	// DefaultStartupTimeout and DefaultCleanupTimeout are the time-outs of a Config
+	// that names none.
 	DefaultStartupTimeout = 30 * time.Second
 	DefaultCleanupTimeout = 3 * time.Second
 	// MaxTimeout bounds both time-outs.
@@ -72,7 +74,9 @@ type Engine string
 
 // The engines.
 const (
-	// EngineKVM is hardware virtualisation: isolation microvm. The default.
+	// EngineKVM is hardware virtualisation: isolation microvm. The default. It
+	// needs a /dev/kvm that the user may open; 'maf-sandbox doctor' says what mends
+	// one that cannot be used.
 	EngineKVM Engine = "kvm"
 	// EnginePtrace is a traced process, whose every system call is answered here
 	// and never reaches the kernel: isolation container or os_process, by what
@@ -95,7 +99,8 @@ const (
 	OverrunRetire Overrun = "retire"
 )
 
-// Config says what a backend is like. The zero value is what most hosts want.
+// Config says what a backend is like. The zero value is what most hosts want on a
+// machine whose operator has delegated a control group; see Enforcement.
 type Config struct {
 	// Name is the backend's name; "microvm" when empty.
 	Name string
@@ -111,11 +116,12 @@ type Config struct {
 	// Engine is what runs the guests, EngineKVM when empty.
 	Engine Engine
 
-	// Memory is the guest's memory for Python objects in bytes, DefaultMemory
-	// when zero.
+	// Memory is the guest's memory for Python objects in bytes, from MinMemory to
+	// MaxMemory; DefaultMemory when zero.
 	Memory int64
 	// WorkerMemory is the ceiling on a worker process in bytes, everything
-	// included; when zero, Memory and 1 GiB.
+	// included, from Memory and WorkerOverhead to MaxWorkerMemory; when zero, Memory
+	// and 1 GiB.
 	WorkerMemory int64
 	// Enforcement is how the ceiling is enforced, EnforceCgroup when empty: that
 	// needs a group which an operator has delegated (docs/operations.md), and
@@ -125,17 +131,18 @@ type Config struct {
 	// /sys/fs/cgroup/maf-sandbox when empty.
 	CgroupRoot string
 
-	// MaxCode bounds a program and MaxOutput its output, in bytes; zero means
-	// DefaultMaxCode and DefaultMaxOutput.
+	// MaxCode bounds a program and MaxOutput its output, in bytes, up to MaxMaxCode
+	// and MaxMaxOutput; zero means DefaultMaxCode and DefaultMaxOutput.
 	MaxCode, MaxOutput int
 	// StartupTimeout bounds how long Acquire may take to get a worker, and
 	// CleanupTimeout how long a disposal waits for the kernel's confirmation;
-	// zero means DefaultStartupTimeout and DefaultCleanupTimeout.
+	// zero means DefaultStartupTimeout and DefaultCleanupTimeout, and neither is
+	// longer than MaxTimeout.
 	StartupTimeout, CleanupTimeout time.Duration
 	// Overrun is what an overrun costs, OverrunInterrupt when empty.
 	Overrun Overrun
-	// Grace is how long an interrupted program has to obey, DefaultGrace when
-	// zero.
+	// Grace is how long an interrupted program has to obey, up to MaxGrace;
+	// DefaultGrace when zero.
 	Grace time.Duration
 
 	// Pool is how many spare workers are kept ready, at most MaxPool. They

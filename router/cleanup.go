@@ -14,6 +14,7 @@ import (
 // CleanupError is a cleanup after a call that did not go as it should. With
 // OutcomeDisposed nothing is left all the same.
 type CleanupError struct {
+	// Key and Kind are the sandbox's, Backend is who made it.
 	Key     sandbox.Key
 	Kind    string
 	Backend string

@@ -13,6 +13,7 @@ import (
 // router. What programs do, EgressObserved and HostToolCalled, comes from other
 // goroutines, and the program waits for it.
 type Observer interface {
+	// Observe hears of one event, after it happened.
 	Observe(event Event)
 }
 
@@ -28,6 +29,7 @@ type Event interface{ event() }
 // SandboxAcquired is one attempt to get a sandbox, by Acquire or for a call,
 // whether it was served or refused.
 type SandboxAcquired struct {
+	// Key is for whom.
 	Key sandbox.Key
 	// Spec is the spec as it was served, with the effective isolation scope.
 	Spec sandbox.Spec
@@ -48,6 +50,7 @@ type SandboxAcquired struct {
 // CallAdmitted is a call that was let in, by Enter; one that was not is a
 // SandboxAcquired with an error.
 type CallAdmitted struct {
+	// Key and Kind are those of the call's sandboxes, Backend is who serves it.
 	Key     sandbox.Key
 	Kind    string
 	Backend string
@@ -60,6 +63,7 @@ type CallAdmitted struct {
 // SandboxCleaned is the cleanup of one sandbox after a call that made a
 // disposal unnecessary, or the attempt at one.
 type SandboxCleaned struct {
+	// Key and Kind are the sandbox's, Backend is who made it.
 	Key     sandbox.Key
 	Kind    string
 	Backend string
@@ -69,7 +73,8 @@ type SandboxCleaned struct {
 	Rung sandbox.Cleanup
 	// Skipped says that there was nothing to do: the sandbox vouched that
 	// nothing had reached it.
-	Skipped  bool
+	Skipped bool
+	// Duration is how long it took.
 	Duration time.Duration
 	// Err is why it did not succeed.
 	Err error
@@ -77,9 +82,10 @@ type SandboxCleaned struct {
 
 // SandboxDisposed is one backend's answer to one disposal.
 type SandboxDisposed struct {
-	Key sandbox.Key
-	// Options are what was asked for.
-	Options  sandbox.DisposeOptions
+	// Key and Options are what was asked for.
+	Key     sandbox.Key
+	Options sandbox.DisposeOptions
+	// Backend is who answered, Duration how long that took.
 	Backend  string
 	Duration time.Duration
 	// Failure is nil when the sandboxes are confirmed gone, or there were none.
@@ -88,14 +94,18 @@ type SandboxDisposed struct {
 
 // ScopeDisposed is one backend's answer to the purge of a conversation.
 type ScopeDisposed struct {
+	// Scope and ThreadID are the conversation.
 	Scope, ThreadID string
-	Backend         string
-	Duration        time.Duration
-	Purge           sandbox.ScopePurge
+	// Backend is who answered, Duration how long that took.
+	Backend  string
+	Duration time.Duration
+	// Purge is the answer.
+	Purge sandbox.ScopePurge
 }
 
 // EgressObserved is what a backend saw a sandbox reach for.
 type EgressObserved struct {
+	// Backend is who saw it.
 	Backend string
 	sandbox.EgressObservation
 }
@@ -105,13 +115,16 @@ type EgressObserved struct {
 // function, such as those of unknown names, are none. Nothing in it is the
 // program's or the tool's text.
 type HostToolCalled struct {
+	// Backend is the sandbox's.
 	Backend string
 	// ToolCaller is the sandbox whose program called.
 	sandbox.ToolCaller
 	// Tool is the name that the host gave it.
-	Tool     string
+	Tool string
+	// Duration is the time that the function took, or was waited for.
 	Duration time.Duration
-	Outcome  ToolOutcome
+	// Outcome is how the call ended.
+	Outcome ToolOutcome
 }
 
 // ToolCallEnded is one call of a tool by a model, all its cleanup included. The
@@ -145,6 +158,7 @@ func (ToolCallEnded) event()   {}
 // nil when there is no observer. The backend reports as it likes, from any
 // goroutine.
 type EgressReporter interface {
+	// ObserveEgress has report told from now on; nil ends it.
 	ObserveEgress(report func(sandbox.EgressObservation))
 }
 

@@ -55,8 +55,10 @@ func (c DisposalCode) precedence() int {
 // DisposalFailure says that a sandbox is not confirmed gone. It must be taken
 // for alive until a later disposal succeeds.
 type DisposalFailure struct {
-	Code   DisposalCode `json:"code"`
-	Detail string       `json:"detail"`
+	// Code is why.
+	Code DisposalCode `json:"code"`
+	// Detail is the same in words, for operators.
+	Detail string `json:"detail"`
 }
 
 // Error is the code and the detail, as "code: detail".

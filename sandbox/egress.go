@@ -13,8 +13,11 @@ type Egress uint8
 
 // The modes.
 const (
+	// EgressClosed: nothing.
 	EgressClosed Egress = iota
+	// EgressAllowlist: the hosts of [Spec.EgressAllow].
 	EgressAllowlist
+	// EgressUnrestricted: everything. Few backends offer it.
 	EgressUnrestricted
 )
 

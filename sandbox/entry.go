@@ -11,9 +11,13 @@ type EntryKind uint8
 
 // The kinds.
 const (
+	// EntryFile is a regular file.
 	EntryFile EntryKind = iota
+	// EntryDirectory is a folder.
 	EntryDirectory
+	// EntrySymlink is a symbolic link, whatever it leads to.
 	EntrySymlink
+	// EntryOther is anything else, such as a pipe or a socket.
 	EntryOther
 )
 

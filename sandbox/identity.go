@@ -7,8 +7,11 @@ type Identity uint8
 
 // The identities. Unset means none.
 const (
+	// IdentityUnset: nobody's.
 	IdentityUnset Identity = iota
+	// IdentityApp: the host program's own.
 	IdentityApp
+	// IdentityUser: that of the person for whom the agent works.
 	IdentityUser
 )
 
@@ -29,9 +32,13 @@ type IdentityScope uint8
 
 // The scopes, narrowest first.
 const (
+	// IdentityNone: there is no identity.
 	IdentityNone IdentityScope = iota
+	// IdentityPerSandbox: each sandbox has its own.
 	IdentityPerSandbox
+	// IdentityPerScope: the sandboxes of a tenant ([Key.Scope]) share one.
 	IdentityPerScope
+	// IdentityShared: all sandboxes of the backend share one.
 	IdentityShared
 )
 
@@ -82,7 +89,9 @@ type SourceIntegrity uint8
 
 // The integrities, least first.
 const (
+	// Untrusted: anybody may have written it, to mislead a model as well.
 	Untrusted SourceIntegrity = iota
+	// Trusted: the host vouches for it.
 	Trusted
 )
 
@@ -102,8 +111,11 @@ type SourceChannel uint8
 
 // The channels.
 const (
+	// SourceFileStore: files that the host puts into the sandbox.
 	SourceFileStore SourceChannel = iota
+	// SourceEgress: answers of hosts that the program reaches.
 	SourceEgress
+	// SourceHostTools: results of the host's tools.
 	SourceHostTools
 )
 

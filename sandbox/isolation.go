@@ -7,13 +7,24 @@ type Isolation uint8
 // The rungs, weakest first. Unset is below all of them: as a floor it asks
 // for nothing, and a backend that declares it meets no floor.
 const (
+	// IsolationUnset is no rung.
 	IsolationUnset Isolation = iota
+	// IsolationNone: the program runs in the host's own process.
 	IsolationNone
+	// IsolationRuntime: a language runtime, such as WebAssembly's, within the
+	// host's process.
 	IsolationRuntime
+	// IsolationProcess: a process with fewer rights. Its word is os_process.
 	IsolationProcess
+	// IsolationContainer: namespaces and limits of a kernel that is shared with
+	// the host.
 	IsolationContainer
+	// IsolationHardenedContainer: a container whose system calls do not reach the
+	// host's kernel, or only a few of them.
 	IsolationHardenedContainer
+	// IsolationMicroVM: a virtual machine, with hardly a device, for one sandbox.
 	IsolationMicroVM
+	// IsolationVM: a whole virtual machine with a kernel of its own.
 	IsolationVM
 )
 
@@ -50,7 +61,9 @@ type IsolationScope uint8
 
 // The scopes, widest first.
 const (
+	// ScopeConversation: one sandbox for all calls of a conversation's agent.
 	ScopeConversation IsolationScope = iota
+	// ScopeCall: a sandbox of its own for each call, disposed of after it.
 	ScopeCall
 )
 
@@ -72,9 +85,14 @@ type Cleanup uint8
 // The rungs, weakest first. Unset is below all of them: as a floor it asks
 // for nothing.
 const (
+	// CleanupUnset is no rung.
 	CleanupUnset Cleanup = iota
+	// CleanupReclaim ends what the call left running and empties the work folder:
+	// [Reclaimer].
 	CleanupReclaim
+	// CleanupReset puts the sandbox back to its start: [Sandbox.Reset].
 	CleanupReset
+	// CleanupDispose makes it go away; the next call gets a new one.
 	CleanupDispose
 )
 
@@ -94,8 +112,11 @@ type OSFamily uint8
 
 // The families. Unset, in a spec, means that any will do.
 const (
+	// OSUnset is no family.
 	OSUnset OSFamily = iota
+	// OSPosix: paths with slashes, and POSIX calls.
 	OSPosix
+	// OSWindows: Windows.
 	OSWindows
 )
 

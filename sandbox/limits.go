@@ -7,9 +7,12 @@ import (
 
 // The default limits of transfers.
 const (
+	// DefaultBytesPerFile bounds one file, in bytes.
 	DefaultBytesPerFile = 8 << 20
-	DefaultTotalBytes   = 32 << 20
-	DefaultFiles        = 64
+	// DefaultTotalBytes bounds all files of a call together, in bytes.
+	DefaultTotalBytes = 32 << 20
+	// DefaultFiles bounds how many files a call moves.
+	DefaultFiles = 64
 )
 
 // TransferLimits bound what one call moves into or out of a sandbox. A zero
@@ -66,7 +69,9 @@ func (l TransferLimits) validate(subject string) error {
 
 // Limits bound the files that go into a sandbox and come out of it.
 type Limits struct {
-	FilesIn  TransferLimits `json:"files_in"`
+	// FilesIn bound what goes in.
+	FilesIn TransferLimits `json:"files_in"`
+	// FilesOut bound what comes out.
 	FilesOut TransferLimits `json:"files_out"`
 }
 

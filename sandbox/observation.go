@@ -20,9 +20,10 @@ type EgressDecision struct {
 // EgressObservation is what a backend that declares ObservesEgress saw one
 // sandbox reach for.
 type EgressObservation struct {
-	Key        Key
-	Kind       string
-	InstanceID string
+	// Key and Kind are what the sandbox was acquired under, InstanceID is the
+	// generation whose program reached out.
+	Key              Key
+	Kind, InstanceID string
 	// Decisions in the order in which they were made.
 	Decisions []EgressDecision
 	// Truncated says that there were more than the backend keeps.

@@ -23,7 +23,7 @@ var mayImport = map[string][]string{
 	"internal/tools/testvm/expect":    {},
 	"router":                          {"sandbox"},
 	"control":                         {"control/internal/rundir", "control/internal/wirejson", "control/liveness", "internal/pyjson", "internal/places", "sandbox"},
-	"control/fence":                   {"sandbox"},
+	"control/fence":                   {"router", "sandbox"},
 	"control/internal/rundir":         {},
 	"control/internal/wirejson":       {},
 	"control/liveness":                {},

@@ -5,7 +5,11 @@
 //	a call       Enter ── run a program ── leave
 //	an operator  Hold ── dispose ── release
 //
-// [Fence.Hold] is what control.HostConfig.Quiesce wants.
+// [Fence.Hold] is what control.HostConfig.Quiesce wants. A host whose calls are
+// those of a router takes [Fence.Calls], which enters, leaves and cleans up in the
+// right order; others call [Fence.Enter] themselves, and leave before anything is
+// reset that was stopped: a reset makes another generation, which an exact disposal
+// does not reach.
 package fence
 
 import (

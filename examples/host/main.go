@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -43,7 +44,7 @@ func main() {
 type host struct {
 	router *router.Router
 	tool   *codeact.Tool
-	// fence has every call inside, so that an operator does not meet one.
+	// fence has every call inside, so that an operator's wish stops it.
 	fence fence.Fence
 }
 
@@ -59,6 +60,10 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, backend.Close()) }()
+	// Takes some seconds the first time, and says what this machine lacks.
+	if err := backend.Prepare(ctx); err != nil {
+		return err
+	}
 
 	// The monitor knows what the router lets in.
 	monitor := control.NewMonitor(backend)
@@ -69,7 +74,7 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	if h.tool, err = h.newTool(ctx, backend); err != nil {
+	if h.tool, err = h.newTool(backend); err != nil {
 		return err
 	}
 	threads := []string{"forecast", "incident"}
@@ -96,17 +101,13 @@ func serve(ctx context.Context, out io.Writer) (err error) {
 
 // newTool makes the tool, which tells the model what is in the image and how far
 // programs may go.
-func (h *host) newTool(ctx context.Context, backend *microvm.Backend) (*codeact.Tool, error) {
-	// The first start ever captures the Python that the facts are of.
-	if err := backend.Prepare(ctx); err != nil {
-		return nil, err
-	}
+func (h *host) newTool(backend *microvm.Backend) (*codeact.Tool, error) {
 	facts, err := backend.Facts(sandbox.Spec{})
 	if err != nil {
 		return nil, err
 	}
-	return codeact.NewTool(h.router, codeact.Config{
-		AgentID: agent, Caller: caller, Facts: facts,
+	return codeact.NewTool(h.fence.Calls(h.router), codeact.Config{
+		AgentID: agent, Caller: caller, Logger: slog.Default(), Facts: facts,
 		Bounds: codeact.Bounds{Memory: microvm.DefaultMemory, MaxOutput: microvm.DefaultMaxOutput, MaxCode: microvm.DefaultMaxCode},
 	})
 }
@@ -122,15 +123,7 @@ func caller(ctx context.Context) codeact.Caller {
 
 // execute is a call of the tool by the model of a conversation.
 func (h *host) execute(ctx context.Context, thread, code string) (string, error) {
-	ctx, leave, err := h.fence.Enter(ctx, sandbox.Key{Scope: scope, ThreadID: thread, AgentID: agent})
-	if err != nil {
-		return "", err
-	}
-	defer leave()
 	outcome, err := h.tool.Execute(context.WithValue(ctx, threadKey{}, thread), code)
-	if fence.Stopped(ctx) {
-		return "Error: an operator stopped the program", nil
-	}
 	return outcome.Report(), err
 }
 

@@ -106,6 +106,9 @@ func (s *suite) answers(ctx context.Context, n int, open func() (*microvm.Backen
 
 // process starts the whole program, and the native interpreter in turn.
 func (s *suite) process(ctx context.Context, n int) (Samples, error) {
+	if s.noNative != nil && s.config.Native != "" {
+		return Samples{}, s.noNative
+	}
 	out := Samples{NativeName: "python3 -c", NativeShare: 0.5} // at most twice as long
 	for range n {
 		start := time.Now()

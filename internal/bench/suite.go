@@ -11,7 +11,8 @@ type Config struct {
 	Engine microvm.Engine
 	// Limits is how the memory of sandboxes is bounded.
 	Limits microvm.Enforcement
-	// Native is the host's Python to compare with, python3 if empty.
+	// Native is the host's Python to compare with. When empty it is python3, and
+	// benchmarks that can do without go on without.
 	Native string
 	// Run is a program file and the arguments, from the program's name on,
 	// that run print(6*7) in a process of its own.

@@ -143,7 +143,7 @@ func (of *session) Serve(ctx context.Context, key sandbox.Key, spec sandbox.Spec
 		return err
 	}
 	if !of.keep {
-		return of.serveOnce(ctx, key, spec, options, f)
+		return of.fence.Calls(of.router).Serve(ctx, key, spec, options, f)
 	}
 	inside, leave, err := of.fence.Enter(ctx, of.key)
 	if err != nil {
@@ -185,43 +185,6 @@ func (of *session) owe(v *visit) {
 	if v.lost { // only of a visit that has the turn
 		of.owed = true
 	}
-}
-
-// serveOnce runs f in a call of its own.
-func (of *session) serveOnce(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options router.CallOptions, f program) error {
-	call, err := of.router.Enter(ctx, of.router.CallKey(key, spec), spec, options)
-	if err != nil {
-		return err
-	}
-	// The cleanup of a call that ended by itself is inside, so that operators find
-	// what it made of the sandbox.
-	leave := func() {}
-	defer func() { leave() }()
-	defer func() { _ = call.Finish(ctx) }() // the router's observer hears of it
-	inside, leaveFirst, err := of.fence.Enter(ctx, call.Key())
-	if err != nil {
-		return canceled(err)
-	}
-	leave = leaveFirst
-	s, err := call.Acquire(inside)
-	if err != nil {
-		return err
-	}
-	err = f(inside, s)
-	if !fence.Stopped(inside) {
-		return err
-	}
-	// The operator's disposal comes before the cleanup, which would make another
-	// generation of what the operator saw.
-	call.Condemn(errStopped)
-	leave()
-	if _, again, late := of.fence.Enter(ctx, call.Key()); late == nil {
-		leave = again
-	}
-	if err != nil {
-		err = errStopped
-	}
-	return err
 }
 
 // errStopped is the end of a program whose sandbox an operator removes.

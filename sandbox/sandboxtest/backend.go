@@ -13,7 +13,9 @@ import (
 
 // The limits of a backend in memory that names none.
 const (
-	DefaultMaxCode   = 64 << 10
+	// DefaultMaxCode bounds a program, in bytes.
+	DefaultMaxCode = 64 << 10
+	// DefaultMaxOutput bounds its output, in bytes.
 	DefaultMaxOutput = 64 << 10
 )
 

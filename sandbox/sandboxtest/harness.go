@@ -45,6 +45,7 @@ type Harness struct {
 type RefusedSpec struct {
 	// Name completes "refuses ...".
 	Name string
+	// Spec is what is asked for.
 	Spec sandbox.Spec
 	// Reason is what the refusal must match by errors.Is.
 	Reason error
@@ -52,8 +53,10 @@ type RefusedSpec struct {
 
 // The times of a harness that names none.
 const (
+	// DefaultPatience is long enough for everything that should happen.
 	DefaultPatience = 30 * time.Second
-	DefaultShort    = 100 * time.Millisecond
+	// DefaultShort is overrun by every program that should overrun.
+	DefaultShort = 100 * time.Millisecond
 )
 
 // MemoryHarness is the harness of a [Backend] in memory. The configuration's

@@ -13,9 +13,9 @@ type Programs struct {
 	// Print writes exactly the text to standard output, and PrintError to
 	// standard error.
 	Print, PrintError func(text string) string
-	// Set stores a text under a name that lives until a reset. Get prints what
-	// is stored, and fails (exit code not 0) if nothing is.
+	// Set stores a text under a name that lives until a reset.
 	Set func(name, value string) string
+	// Get prints what is stored, and fails (exit code not 0) if nothing is.
 	Get func(name string) string
 	// Exit ends the program with an exit code.
 	Exit func(code int) string

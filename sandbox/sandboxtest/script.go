@@ -11,7 +11,7 @@ import (
 // Op is an operation that a test can script and that calls are recorded under.
 type Op string
 
-// The operations.
+// The operations, as methods of [sandbox.Backend] and [sandbox.Sandbox].
 const (
 	OpAcquire      Op = "acquire"
 	OpRunCode      Op = "run_code"
@@ -63,7 +63,9 @@ func (g *Gate) wait(ctx context.Context) error {
 
 // Call is one call that a [Backend] or one of its sandboxes received.
 type Call struct {
-	Op  Op
+	// Op is what was called.
+	Op Op
+	// Key is the sandbox's; a purge has scope and thread of it, and a close nothing.
 	Key sandbox.Key
 	// Kind is the sandbox's, or the one that a disposal asked for.
 	Kind string

@@ -5,6 +5,7 @@ import "testing"
 // T is what the conformance suite needs of a test. [testing.T] fits through
 // [RunConformance]; a test of the suite itself can bring its own.
 type T interface {
+	// Helper, Name, Cleanup, Logf, Errorf and Failed are as in package testing.
 	Helper()
 	Name() string
 	Cleanup(f func())

@@ -7,8 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/bench"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
@@ -60,6 +63,9 @@ A yardstick is a command that prints another product's medians as JSON,
   maf-sandbox bench --quick --yardstick bench/yardstick.sh`,
 		Args: cli.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.check(cmd.Flags()); err != nil {
+				return err
+			}
 			if o.Yardstick == "" {
 				o.Yardstick = os.Getenv(YardstickEnv)
 			}
@@ -77,9 +83,33 @@ A yardstick is a command that prints another product's medians as JSON,
 	cli.ImageFlag(fl, &o.Image)
 	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
-	fl.StringVar(&o.Native, "native", "python3", "compare with the interpreter at this `PATH`")
+	fl.StringVar(&o.Native, "native", "", "compare with the interpreter at this `PATH` (default: python3)")
 	fl.StringVar(&o.Yardstick, "yardstick", "", "compare with the numbers that this `COMMAND` prints (default: $"+YardstickEnv+")")
 	return cmd
+}
+
+// uses are the flags that few families of benchmarks heed.
+var uses = []struct {
+	flag     string
+	families []string
+}{
+	{"native", []string{"N4", "N7"}},
+	{"soak", []string{"N12"}},
+}
+
+// check refuses flags that would have no effect.
+func (o *Options) check(fl *pflag.FlagSet) error {
+	if o.Quick && o.Soak {
+		return cli.Usagef("--quick and --soak exclude each other: fewer samples, or all of them")
+	}
+	family, _, _ := strings.Cut(o.Only, ".")
+	for _, u := range uses {
+		heeds := func(f string) bool { return strings.EqualFold(f, family) }
+		if o.Only != "" && fl.Changed(u.flag) && !slices.ContainsFunc(u.families, heeds) {
+			return cli.Usagef("--%s has no effect with --only %s: it is for %s", u.flag, o.Only, strings.Join(u.families, " and "))
+		}
+	}
+	return nil
 }
 
 func run(ctx context.Context, o *Options) (err error) {

@@ -103,3 +103,33 @@ func TestBenchSaysWhereAndHowLongToMeasure(t *testing.T) {
 		}
 	}
 }
+
+func TestBenchRefusesFlagsWithoutEffect(t *testing.T) {
+	for _, r := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"--native", "python3", "--only", "N1"}, "--native has no effect with --only N1: it is for N4 and N7"},
+		{[]string{"--soak", "--only", "N7.fib"}, "--soak has no effect with --only N7.fib: it is for N12"},
+		{[]string{"--soak", "--quick"}, "--quick and --soak exclude each other"},
+		{[]string{"--native", "python3", "--only", "n7.fib"}, ""},
+		{[]string{"--native", "python3", "--only", "N4"}, ""},
+		{[]string{"--soak", "--only", "N12"}, ""},
+		{[]string{"--native", "python3", "--soak"}, ""},
+	} {
+		s, _, _ := streams.Test("")
+		f, _ := (&clitest.Engine{}).Factory(s, t.TempDir())
+		began := false
+		cmd := NewCmd(f, func(context.Context, *Options) error { began = true; return nil })
+		cmd.SetArgs(r.args)
+		cmd.SilenceErrors, cmd.SilenceUsage = true, true
+		err := cmd.ExecuteContext(t.Context())
+		var usage *cli.UsageError
+		switch {
+		case r.want == "" && (err != nil || !began):
+			t.Errorf("%v: began %v, %v", r.args, began, err)
+		case r.want != "" && (began || !errors.As(err, &usage) || !strings.Contains(err.Error(), r.want)):
+			t.Errorf("%v: began %v, %v; want %q", r.args, began, err, r.want)
+		}
+	}
+}

@@ -10,6 +10,9 @@ import (
 	"net/url"
 	"runtime/debug"
 	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -173,7 +176,7 @@ var needs = []struct {
 // empty, such as those of a shell's unset variable: whoever gives them expects an
 // effect.
 func checkNeeds(fl *pflag.FlagSet) error {
-	for _, name := range []string{"http", "token-file"} {
+	for _, name := range []string{"http", "token-file", "control-name"} {
 		if fl.Changed(name) && !given(fl, name) {
 			return cli.Usagef("the value of --%s is empty", name)
 		}
@@ -198,6 +201,9 @@ func given(fl *pflag.FlagSet, name string) bool {
 func (o *Options) check() error {
 	if len(o.ControlName) > control.MaxSourceIDBytes {
 		return cli.Usagef("--control-name has %d bytes: at most %d are allowed", len(o.ControlName), control.MaxSourceIDBytes)
+	}
+	if !utf8.ValidString(o.ControlName) || strings.ContainsFunc(o.ControlName, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return cli.Usagef("--control-name %q has characters that cannot be seen: want a name that operators can read and type", o.ControlName)
 	}
 	if o.HTTP == "" {
 		return nil

@@ -92,6 +92,10 @@ func TestOptionsThatMakeNoSenseAreUsageErrors(t *testing.T) {
 		{"a port that is none", []string{"--http", "127.0.0.1:65536"}, "a port is from 0 to 65535"},
 		{"a name without a control", []string{"--control-name", "x"}, "--control-name is for --control: without it"},
 		{"a name with a control that is not wanted", []string{"--control=false", "--control-name", "x"}, "--control-name is for --control"},
+		{"a name that is empty", []string{"--control", "--control-name", ""}, "the value of --control-name is empty"},
+		{"a name that a terminal obeys", []string{"--control", "--control-name", "a\x1b[2J"}, `--control-name "a\x1b[2J" has characters that cannot be seen`},
+		{"a name that looks like another", []string{"--control", "--control-name", "a\u200b"}, "cannot be seen"},
+		{"a name that is no text", []string{"--control", "--control-name", "a\xff"}, "cannot be seen"},
 		{"a name without end", []string{"--control", "--control-name", strings.Repeat("x", 1025)}, "at most 1024"},
 		{"no sessions", []string{"--http", "127.0.0.1:1", "--max-sessions", "0"}, "from 1 to 1024"},
 	} {

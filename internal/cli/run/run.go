@@ -73,6 +73,9 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 			default:
 				o.Source.File, o.Args = args[0], args[1:]
 			}
+			if err := o.check(); err != nil {
+				return err
+			}
 			if runF != nil {
 				return runF(cmd.Context(), o)
 			}
@@ -96,6 +99,15 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 	o.Machine.Register(fl)
 	o.Machine.RegisterHosts(fl)
 	return cmd
+}
+
+// check refuses options that make no sense, before anything is read.
+func (o *Options) check() error {
+	if o.JSON && o.Raw {
+		return cli.Usagef("--raw has no effect with --json: a report has no control sequences that a terminal could obey")
+	}
+	_, err := o.Machine.Options(nil)
+	return err
 }
 
 func run(ctx context.Context, o *Options) error {
