@@ -258,9 +258,12 @@ func TestAHostThatIsStoppedForAWhileIsNotDead(t *testing.T) {
 		pause = d
 	}
 	time.Sleep(pause) // nothing is to happen in this time
-	slices.Sort(before)
-	if now := h.session(); !slices.Equal(now, before) {
-		t.Errorf("helpers were %v and are %v", before, now)
+	// A spare worker may have come meanwhile; none may have gone.
+	now := h.session()
+	for _, pid := range before {
+		if !slices.Contains(now, pid) {
+			t.Errorf("helpers were %v and are %v", before, now)
+		}
 	}
 	if err := h.cmd.Process.Signal(unix.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -61,7 +61,7 @@ func TestRunReportsTheProgramAndTheSandbox(t *testing.T) {
 		{"no echo of None", []string{"--echo", "-c", "None"}, 0, "", ""},
 		{"no such file", []string{"missing.py"}, 125, "", "maf-sandbox: nothing was run: missing.py: no such file or directory\n"},
 		{"a folder", []string{"/"}, 125, "", "maf-sandbox: nothing was run: /: is a directory\n"},
-		{"flags before and after", []string{"--json", "-", "--timeout", "1s"}, 0, `{"stdout":"42\n","stderr":"","exit_code":0,"error":null,"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1","limits":"none"}` + "\n", ""},
+		{"flags before a program", []string{"--json", "--timeout", "1s", "-"}, 0, `{"stdout":"42\n","stderr":"","exit_code":0,"error":null,"duration_ms":0,"engine":"fake","isolation":"none","generation":"generation-1","limits":"none"}` + "\n", ""},
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			e := &clitest.Engine{Programs: programs()}
@@ -132,14 +132,15 @@ func TestRunNamesTheSourceWithoutItsPathAndHandsItsArgumentsOn(t *testing.T) {
 		argv []string
 	}{
 		{[]string{file}, "prog.py", []string{"prog.py"}},
-		{[]string{file, "a", "--json", "", "b c"}, "prog.py", []string{"prog.py", "a", "", "b c"}},
+		{[]string{"--json", file, "a", "", "b c"}, "prog.py", []string{"prog.py", "a", "", "b c"}},
 		{[]string{file, "--", "--json", "--", "-x"}, "prog.py", []string{"prog.py", "--json", "--", "-x"}},
 		{[]string{"--", file, "-x"}, "prog.py", []string{"prog.py", "-x"}},
 		{[]string{"-"}, "<stdin>", []string{"-"}},
 		{[]string{"-", "-", "a\xff"}, "<stdin>", []string{"-", "-", "a\xff"}},
 		{[]string{"-c", code}, "<string>", []string{"-c"}},
-		{[]string{"-c", code, "a", "--", "-b"}, "<string>", []string{"-c", "a", "-b"}},
-		{[]string{"a", "-c", code}, "<string>", []string{"-c", "a"}},
+		{[]string{file, "a", "--", "-x", "--"}, "prog.py", []string{"prog.py", "a", "-x", "--"}},
+		{[]string{"-c", code, "--", "a", "--", "-b"}, "<string>", []string{"-c", "a", "--", "-b"}},
+		{[]string{"-c", code, "--timeout", "5s"}, "<string>", []string{"-c"}},
 	} {
 		e := &clitest.Engine{Programs: programs()}
 		command(t, e, code, append([]string{"run"}, r.args...)...)

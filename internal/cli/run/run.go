@@ -43,20 +43,22 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		MaxOutput: cli.Size{Bytes: microvm.DefaultMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
 	}
 	cmd := &cobra.Command{
-		Use:   "run (FILE | - | -c CODE) [ARG...]",
+		Use:   "run (FILE | - | -c CODE) [[--] ARG...]",
 		Short: "Run a Python program in a fresh sandbox",
 		Long: `Run a Python program in a fresh sandbox.
 
 The program is a FILE, standard input (-) or the text given with -c. It finds
-each ARG in sys.argv; one that begins with a dash goes behind --. Its output
-appears as it is written. The exit status is the program's own; 124 means that
+each ARG in sys.argv. Behind -- anything is an argument; without it none may
+begin with a dash, and the text of -c takes none. Its output appears as it is
+written. The exit status is the program's own; 124 means that
 the time limit was reached, 125 that the sandbox failed or refused, with one
 line on standard error that says why, and 130 that Ctrl-C was pressed.
 
 On a terminal, control sequences in the program's output are shown rather than
 obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 		Example: `  maf-sandbox run analysis.py
-  maf-sandbox run report.py 2026 -- --format csv
+  maf-sandbox run --timeout 5s report.py 2026
+  maf-sandbox run report.py -- --format csv
   maf-sandbox run -c 'print(6*7)'
   echo 'print("hello")' | maf-sandbox run -
   maf-sandbox run -c 'while True: pass' --timeout 500ms`,
@@ -64,6 +66,9 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			hasCode := cmd.Flags().Changed("code")
 			switch {
+			case hasCode && len(args) > 0 && cmd.ArgsLenAtDash() != 0:
+				// Options may follow CODE, so that an argument could be one.
+				return cli.Usagef("arguments for the text of -c go behind --")
 			case hasCode:
 				o.Args = args
 			case len(args) == 0:
@@ -72,6 +77,12 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 				return cli.Usagef("the name of the FILE is empty")
 			default:
 				o.Source.File, o.Args = args[0], args[1:]
+				if cmd.ArgsLenAtDash() != 0 {
+					var err error
+					if o.Args, err = arguments(args[1:]); err != nil {
+						return err
+					}
+				}
 			}
 			if err := o.check(); err != nil {
 				return err
@@ -90,6 +101,9 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 		return cli.FlagError(err)
 	})
 	fl := cmd.Flags()
+	// Whoever passes somebody's words to a program passes no options of the
+	// sandbox, and whoever writes an option too late is told.
+	fl.SetInterspersed(false)
 	fl.StringVarP(&o.Source.Code, "code", "c", "", "run this `CODE`")
 	fl.Var(&o.Timeout, "timeout", "stop the program after this time")
 	fl.Var(&o.MaxOutput, "max-output", "stop the program when it has written more than this")
@@ -99,6 +113,19 @@ obeyed (--raw lets them through); pipes and files get every byte as it is.`,
 	o.Machine.Register(fl)
 	o.Machine.RegisterHosts(fl)
 	return cmd
+}
+
+// arguments are what follows a FILE.
+func arguments(args []string) ([]string, error) {
+	for i, arg := range args {
+		if arg == "--" {
+			return append(args[:i:i], args[i+1:]...), nil
+		}
+		if len(arg) > 1 && arg[0] == '-' {
+			return nil, cli.Usagef("%q stands behind the program: options go before it, and its arguments behind -- if one begins with a dash", arg)
+		}
+	}
+	return args, nil
 }
 
 // check refuses options that make no sense, before anything is read.
