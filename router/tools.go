@@ -38,7 +38,11 @@ func (r *Router) callTool(ctx context.Context, arguments json.RawMessage, t sand
 	// A panic goes on to the backend, which keeps it from the program.
 	outcome := ToolPanicked
 	defer func() { tell(outcome) }()
-	defer context.AfterFunc(ctx, func() { tell(ToolAbandoned) })()
+	defer context.AfterFunc(ctx, func() {
+		// Nobody is above this goroutine: an observer's panic would end the host.
+		defer func() { _ = recover() }()
+		tell(ToolAbandoned)
+	})()
 	result, err = t.Call(ctx, arguments)
 	switch {
 	case ctx.Err() != nil:

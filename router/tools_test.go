@@ -129,6 +129,30 @@ func TestACallThatNobodyWaitsForIsToldWhileItGoesOn(t *testing.T) {
 	}
 }
 
+func TestAnObserverThatPanicsWhileNobodyWaitsEndsNoHost(t *testing.T) {
+	entered, told, ended := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	spec := offering(t, map[string]sandbox.ToolFunc{"stuck": func(context.Context, json.RawMessage) (any, error) {
+		defer close(ended)
+		close(entered)
+		<-told // by another goroutine than this one
+		return "late", nil
+	}})
+	config := lenient(newFake("memory", sandbox.CapSnapshot, sandbox.CapHostTools))
+	config.Observer = router.ObserverFunc(func(event router.Event) {
+		if _, ok := event.(router.HostToolCalled); ok {
+			defer close(told)
+			panic("the observer's own fault")
+		}
+	})
+	s := acquire(t, newRouter(t, config), spec)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-entered; cancel() }()
+	_, err := s.RunCode(ctx, `call "stuck" "{}"`, time.Minute)
+	is(t, err, sandbox.ErrCanceled)
+	<-ended
+	run(t, s, `print "x"`, "x")
+}
+
 func TestToolsWorkWithoutAnObserver(t *testing.T) {
 	spec := offering(t, map[string]sandbox.ToolFunc{
 		"echo": func(_ context.Context, arguments json.RawMessage) (any, error) { return arguments, nil },

@@ -150,6 +150,9 @@ func TestNoNameLeadsToTheHostItselfWithoutPermission(t *testing.T) {
 			t.Errorf("%s: %s %+v, not %s", row.host, got.kind(), got.Error, row.kind)
 		}
 	}
+	if got := ask(t, b, "GET", "http://api.example.com/"); !strings.Contains(got.Error.Message, "of the kind private") {
+		t.Errorf("a guest may not tell the host's addresses from others: %q", got.Error.Message)
+	}
 	if seen := w.seen[0]; seen.Answers[0].Class != egress.ClassOwn || seen.Answers[0].Allowed {
 		t.Errorf("observed %+v", seen.Answers)
 	}

@@ -160,9 +160,14 @@ func reachable(target Target, answers []Answer) ([]netip.AddrPort, *Error) {
 		return addrs, nil
 	}
 	class := answers[0].Class
-	// Which address it is, is known to the host program by its observations.
+	// Which address it is, is known to the host program by its observations. A
+	// guest with a name server of its own could ask for the host's, one by one.
+	told := class
+	if told == ClassOwn {
+		told = ClassPrivate
+	}
 	e := fail(KindAddress, nil, "%s has no public address but one of the kind %s, which is not allowed; %s",
-		target.Name(), class, "the host program can allow private targets for a host")
+		target.Name(), told, "the host program can allow private targets for a host")
 	e.Class = class
 	return nil, e
 }
