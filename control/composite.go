@@ -59,6 +59,12 @@ func (e *PartialError) Unwrap() []error {
 	return causes
 }
 
+// unknown are the failures of hosts that may still have sandboxes. A host that
+// is proved to have ended (see [ErrGone]) has none: its sandboxes end with it.
+func unknown(failures []*HostError) []*HostError {
+	return slices.DeleteFunc(slices.Clone(failures), func(host *HostError) bool { return errors.Is(host, ErrGone) })
+}
+
 func asHostError(sourceID string, err error) *HostError {
 	var host *HostError
 	if errors.As(err, &host) {
@@ -196,7 +202,8 @@ func severalHosts(instanceID string) error {
 
 // Dispose finds the one host that has the sandbox and has it dispose of it.
 // Unless every host answered and exactly one has it, nothing is disposed of; an
-// id that several hosts have is an error that matches [ErrDuplicate].
+// id that several hosts have is an error that matches [ErrDuplicate]. A host that
+// is gone ([ErrGone]) needs not answer.
 func (c *Composite) Dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
 	if timeout == 0 {
 		timeout = DefaultTimeout
@@ -206,6 +213,7 @@ func (c *Composite) Dispose(ctx context.Context, instanceID string, timeout time
 	if err := ctx.Err(); err != nil {
 		return DisposalResult{}, err
 	}
+	failures = unknown(failures)
 	locating := disposalFailed(instanceID, "Disposal timed out while locating the owning host.")
 	if pending > 0 {
 		return locating, nil
@@ -248,15 +256,17 @@ func (c *Composite) Dispose(ctx context.Context, instanceID string, timeout time
 	return answer.value, answer.err
 }
 
+const sayNobody = "No responsive MAF host could confirm the purge."
+
 // Purge has every host purge the conversation. It is purged only when every
-// host that is known says so.
+// host that is known says so, apart from those that are gone ([ErrGone]).
 func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout time.Duration) (PurgeResult, error) {
 	if timeout == 0 {
 		timeout = DefaultTimeout
 	}
 	result := PurgeResult{Status: PurgePartial, Scope: scope, ThreadID: threadID}
 	if len(c.members) == 0 {
-		result.Message = "No responsive MAF host could confirm the purge."
+		result.Message = sayNobody
 		return result, nil
 	}
 	answers := askAll(ctx, c.members, timeout, func(ctx context.Context, control Control) (PurgeResult, error) {
@@ -265,8 +275,11 @@ func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout t
 	if err := ctx.Err(); err != nil {
 		return PurgeResult{}, err
 	}
-	failures := len(c.absent)
+	failures, confirmed := len(unknown(c.absent)), 0
 	for _, answer := range answers {
+		if errors.Is(answer.err, ErrGone) {
+			continue
+		}
 		// A number that no host can have is not what the host did.
 		believed := answer.err == nil && answer.value.counts()
 		if believed {
@@ -274,6 +287,8 @@ func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout t
 		}
 		if !believed || answer.value.Status != Purged {
 			failures++
+		} else {
+			confirmed++
 		}
 	}
 	switch pending := len(c.members) - len(answers); {
@@ -283,9 +298,11 @@ func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout t
 		result.Message = fmt.Sprintf("Conversation purge timed out before %d host(s) responded.", pending)
 	case failures > 0:
 		result.Message = fmt.Sprintf("Conversation purge was incomplete on %d host(s).", failures)
+	case confirmed == 0:
+		result.Message = sayNobody
 	default:
 		result.Status = Purged
-		result.Message = fmt.Sprintf("Conversation purged across %d host(s).", len(answers))
+		result.Message = fmt.Sprintf("Conversation purged across %d host(s).", confirmed)
 	}
 	return result, nil
 }

@@ -42,7 +42,7 @@ func TestMain(m *testing.M) {
 	case "panic":
 		f := command.New()
 		f.Console = func(ctx context.Context, _ *fleet.Fleet) error {
-			return console.Run(ctx, panicking{}, console.Config{})
+			return console.Run(ctx, &panicking{}, console.Config{Interval: time.Hour})
 		}
 		os.Exit(command.Main(f))
 	}
@@ -64,29 +64,18 @@ func victim() {
 	os.Exit(0)
 }
 
-// panicking are hosts that are a bug.
-type panicking struct{}
-
-func (panicking) Announced() ([]control.Manifest, error) { panic("a bug in a command") }
-
-func (panicking) Ask(context.Context, control.Manifest) ([]control.Record, error) {
-	panic("not reached")
-}
-
-func (panicking) Dispose(context.Context, string, time.Duration) (control.DisposalResult, error) {
-	panic("not reached")
-}
-
-func (panicking) Purge(context.Context, string, string, time.Duration) (control.PurgeResult, []*control.HostError, error) {
-	panic("not reached")
-}
-
 // play starts mst on a terminal.
 func play(t *testing.T, width, height int, env string, args ...string) *terminaltest.Terminal {
 	t.Helper()
+	return playAway(t, 0, width, height, env, args...)
+}
+
+// playAway starts mst on a terminal that is away: it answers late.
+func playAway(t *testing.T, away time.Duration, width, height int, env string, args ...string) *terminaltest.Terminal {
+	t.Helper()
 	cmd := exec.Command(os.Args[0], args...)
 	cmd.Env = append(os.Environ(), playEnv+"="+env, "TERM="+cmp.Or(os.Getenv(termEnv), "xterm-256color"), "MAF_SANDBOX_TUI_RUNTIME_DIR="+cmp.Or(os.Getenv(dirEnv), t.TempDir()+"/none"), "TMPDIR="+t.TempDir())
-	return terminaltest.Play(t, width, height, cmd)
+	return terminaltest.Play(t, width, height, cmd, terminaltest.AnswersAfter(away))
 }
 
 func TestAConversationWithTheConsole(t *testing.T) {
@@ -215,8 +204,10 @@ func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
 	if _, err := io.ReadFull(ready, make([]byte, len("ready"))); err != nil {
 		t.Fatal(err)
 	}
+	host(t, dir, "witness", control.NewMemory(sandbox("witness", "t-9", "witness-a"), sandbox("witness", "t-8", "witness-b")))
 	c := play(t, 140, 36, "mst")
 	c.Sees("● victim 1")
+	c.Sees("● witness 2")
 	c.Types("d")
 	c.Sees("Dispose team/t-1/agent?")
 	if err := killed.Process.Kill(); err != nil {
@@ -229,87 +220,26 @@ func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
 	c.SeesNot("DISPOSE PHYSICAL INSTANCE")
 	c.Sees("host victim: control endpoint is unavailable")
 
+	// A host that is known to be gone is no reason to keep anything elsewhere.
+	c.Types("d")
+	c.Sees("Dispose team/t-8/agent?")
+	if screen := c.Screen(); strings.Contains(screen, "until every host answers") {
+		t.Errorf("the dialog warns of a host that is gone:\n%s", screen)
+	}
+	c.Types("\t\r")
+	c.Sees("Sandbox disposed. team/t-8/agent")
+	c.Types("p")
+	c.Sees("Type t-9 to confirm")
+	c.Types("t-9\t\r")
+	c.Sees("Conversation purged across 1 host(s). Disposed: 1.")
+	c.Sees("✗ victim unavailable")
+
 	// The next host clears away what the dead one has left.
 	host(t, dir, "next", control.NewMemory(sandbox("next", "t-2", "next-a")))
 	c.Sees("● next 1")
 	c.SeesNot("victim unavailable")
 	c.Types("d\t\r")
 	c.Sees("Sandbox disposed. team/t-2/agent")
-	c.Types("q")
-	if status := c.Ends(); status != 0 {
-		t.Errorf("exit status %d", status)
-	}
-	c.Sane()
-}
-
-func TestTheTerminalIsSaneHoweverTheConsoleEnds(t *testing.T) {
-	for _, r := range []struct {
-		name   string
-		end    func(c *terminaltest.Terminal)
-		status int
-	}{
-		{"q", func(c *terminaltest.Terminal) { c.Types("q") }, 0},
-		{"ctrl+c", func(c *terminaltest.Terminal) { c.Types("\x03") }, 0},
-		{"ctrl+c in a dialog", func(c *terminaltest.Terminal) { c.Types("d\x03") }, 0},
-		{"SIGTERM", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGTERM) }, 143},
-		{"SIGINT", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGINT) }, 130},
-		{"SIGHUP", func(c *terminaltest.Terminal) { c.Signal(syscall.SIGHUP) }, 129},
-	} {
-		t.Run(r.name, func(t *testing.T) {
-			c := play(t, 80, 24, "mst", "--demo")
-			c.Sees("LIVE INSTANCES 3")
-			r.end(c)
-			if status := c.Ends(); status != r.status {
-				t.Errorf("exit status %d, want %d", status, r.status)
-			}
-			c.Sane()
-		})
-	}
-}
-
-func TestASignalWhileTheConsoleStartsLeavesASaneTerminal(t *testing.T) {
-	for range 5 {
-		c := play(t, 80, 24, "mst", "--demo")
-		c.Until("the first byte", func() bool { return c.Output() != "" })
-		c.Signal(syscall.SIGINT)
-		if status := c.Ends(); status != 130 {
-			t.Errorf("exit status %d", status)
-		}
-		c.Sane()
-	}
-}
-
-func TestATerminalThatIsClosedEndsTheConsole(t *testing.T) {
-	c := play(t, 80, 24, "mst", "--demo")
-	c.Sees("LIVE INSTANCES 3")
-	c.HangUp()
-	if status := c.Ends(); status != 129 && status != 1 {
-		t.Errorf("exit status %d, want that of SIGHUP or of a failed write", status)
-	}
-}
-
-func TestAPanicLeavesTheTerminalSaneAndSaysThatItIsABug(t *testing.T) {
-	c := play(t, 80, 24, "panic")
-	if status := c.Ends(); status != 1 {
-		t.Errorf("exit status %d", status)
-	}
-	c.Sane()
-	c.Until("the message", func() bool { return strings.Contains(c.Output(), "mst: the console failed") })
-}
-
-func TestSuspendGivesTheTerminalBackAndResumeTakesIt(t *testing.T) {
-	c := play(t, 80, 24, "mst", "--demo")
-	c.Sees("LIVE INSTANCES 3")
-	c.Types("\x1a")
-	c.Until("leaving the alternate screen", func() bool { return strings.Contains(c.Output(), "\x1b[?1049l") })
-	c.Sane()
-	before := len(c.Output())
-	c.Until("painting again", func() bool {
-		// One that comes before the program waits for it is lost: there is no
-		// shell here that would stop it first.
-		c.Signal(syscall.SIGCONT)
-		return strings.Contains(c.Output()[before:], "LIVE INSTANCES")
-	})
 	c.Types("q")
 	if status := c.Ends(); status != 0 {
 		t.Errorf("exit status %d", status)
@@ -369,6 +299,39 @@ func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
 			}
 			c.Sees(r.want)
 		})
+	}
+}
+
+// slowHost takes its time to dispose of anything.
+type slowHost struct {
+	control.Control
+	asked chan struct{}
+}
+
+func (h slowHost) Dispose(ctx context.Context, _ string, _ time.Duration) (control.DisposalResult, error) {
+	close(h.asked)
+	<-ctx.Done()
+	return control.DisposalResult{}, ctx.Err()
+}
+
+func TestCtrlCDuringADisposalEndsTheWaitForIt(t *testing.T) {
+	dir := t.TempDir() + "/hosts"
+	t.Setenv(dirEnv, dir)
+	slow := slowHost{control.NewMemory(sandbox("one", "t-1", "one-a")), make(chan struct{})}
+	host(t, dir, "one", slow)
+	c := play(t, 120, 24, "mst", "delete", "one-a", "--yes")
+	select {
+	case <-slow.asked:
+	case <-time.After(30 * time.Second):
+		t.Fatal("the host is not asked")
+	}
+	c.Types("\x03")
+	if status := c.Ends(); status != 130 {
+		t.Errorf("exit status %d", status)
+	}
+	c.Sane()
+	if strings.Contains(c.Output(), "disposed:") {
+		t.Errorf("it says that it was done: %q", c.Output())
 	}
 }
 

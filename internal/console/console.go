@@ -72,6 +72,13 @@ func Run(ctx context.Context, hosts Hosts, config Config) error {
 	if config.Output != nil {
 		options = append(options, tea.WithOutput(config.Output))
 	}
+	around, err := openTerminal(config)
+	if err != nil {
+		return fmt.Errorf("the console: %w", err)
+	}
+	if around != nil {
+		m.suspend = around.suspend(ctx)
+	}
 	program := tea.NewProgram(m, options...)
 
 	over := make(chan struct{})
@@ -92,9 +99,14 @@ func Run(ctx context.Context, hosts Hosts, config Config) error {
 			program.Kill()
 		}
 	}()
-	_, err := program.Run()
+	_, err = program.Run()
 	close(over)
 	<-watched
+	if around != nil {
+		if back := around.giveBack(); err == nil {
+			err = back
+		}
+	}
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()

@@ -2,12 +2,14 @@ package console
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
+	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
 )
 
@@ -69,9 +71,22 @@ func (d *disposeDialog) body(m *model, width int) []string {
 	return lines
 }
 
-// absentLines warn of hosts that do not answer, and of what that leads to.
+// unknown counts the hosts that did not answer well and may still have
+// sandboxes. One that is gone has none.
+func (m *model) unknown() int {
+	n := 0
+	for _, host := range m.hosts {
+		if host.failed() && !errors.Is(host.err, control.ErrGone) {
+			n++
+		}
+	}
+	return n
+}
+
+// absentLines warn of hosts that do not answer, and of what that leads to. One
+// that is gone leads to nothing.
 func (m *model) absentLines(effect string, width int) []string {
-	n := m.unavailable()
+	n := m.unknown()
 	if n == 0 {
 		return nil
 	}

@@ -74,7 +74,7 @@ func bindings() []binding {
 		{[]string{"?"}, "?", "Program", "this help", "Help", 0, func(m *model) tea.Cmd { m.dialog = &helpDialog{}; return nil }},
 		{[]string{"esc"}, "esc", "Program", "back: take the filter away, leave a pane", "", 0, func(m *model) tea.Cmd { m.back(); return nil }},
 		{[]string{"q", "ctrl+c"}, "q ctrl+c", "Program", "quit", "Quit", 3, func(*model) tea.Cmd { return tea.Quit }},
-		{[]string{"ctrl+z"}, "ctrl+z", "Program", "suspend, until fg", "", 0, func(*model) tea.Cmd { return tea.Suspend }},
+		{[]string{"ctrl+z"}, "ctrl+z", "Program", "suspend, until fg", "", 0, func(m *model) tea.Cmd { return m.suspend }},
 	}
 }
 
@@ -89,7 +89,7 @@ func (m *model) pressed(msg tea.KeyPressMsg) tea.Cmd {
 		return tea.Quit
 	}
 	if name == "ctrl+z" {
-		return tea.Suspend
+		return m.suspend
 	}
 	switch {
 	case m.layout().tooSmall:

@@ -52,6 +52,7 @@ type model struct {
 	source   Hosts
 	now      func() time.Time
 	interval time.Duration
+	suspend  tea.Cmd
 	theme    theme
 
 	width, height int
@@ -94,7 +95,7 @@ type model struct {
 
 func newModel(ctx context.Context, source Hosts, now func() time.Time, interval time.Duration) *model {
 	m := &model{
-		ctx: ctx, source: source, now: now, interval: interval, theme: newTheme(true),
+		ctx: ctx, source: source, now: now, interval: interval, suspend: tea.Suspend, theme: newTheme(true),
 		hosts: make(map[control.Manifest]*hostState), index: -1, showLog: true,
 	}
 	m.order, _ = view.ParseOrder("source") // it is a column

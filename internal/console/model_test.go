@@ -87,6 +87,16 @@ func TestDisposalIsRefusedWhenTheGenerationChangedMeanwhile(t *testing.T) {
 			if len(d.hosts.disposed) != 0 {
 				t.Errorf("disposed of %v", d.hosts.disposed)
 			}
+			// Nor by a button that was chosen before the change was drawn.
+			d = drive(t, five(), 80, 24)
+			d.press("down", "down", "d")
+			d.hosts.add("one", r.records...)
+			d.look()
+			d.do(d.m.dialog.choose(d.m, 1))
+			if len(d.hosts.disposed) != 0 {
+				t.Errorf("disposed of %v", d.hosts.disposed)
+			}
+			d.sees("The generation changed; nothing was disposed of.")
 		})
 	}
 }

@@ -53,9 +53,9 @@ func (o *deleteOptions) run(ctx context.Context, hosts *fleet.Fleet, instanceID 
 	if err != nil {
 		return err
 	}
-	if err := incomplete(found.Failures); err != nil {
+	if !found.Certain {
 		if how.isJSON() {
-			return err // a program reads the status
+			return statusError(ExitFailed) // a program reads the status
 		}
 		return errAbsentHosts
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/selfupdate"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
@@ -106,6 +107,9 @@ func hint(err error) string {
 	}
 	if errors.Is(err, control.ErrUnsafeDirectory) {
 		return "Nobody but you may have access to this folder, and a link is not followed: " + mendFolder + "; MAF_SANDBOX_TUI_RUNTIME_DIR names another one.\n"
+	}
+	if errors.Is(err, selfupdate.ErrRefused) || errors.Is(err, selfupdate.ErrNoRelease) {
+		return "As long as no release is published, 'go build ./cmd/mst' in a checkout makes a newer mst.\n"
 	}
 	return ""
 }

@@ -20,6 +20,8 @@ type Factory struct {
 	Streams *streams.Streams
 	// Now is the clock.
 	Now func() time.Time
+	// Unread says that nobody can read the output: it is closed.
+	Unread bool
 	// Directory is the discovery folder; empty for the user's own.
 	Directory string
 	// Terminal says what kind of terminal there is: the value of TERM.
@@ -36,7 +38,7 @@ type Factory struct {
 // New gives the factory of this process, without a console.
 func New() *Factory {
 	f := &Factory{
-		Streams: streams.System(), Now: time.Now, Terminal: os.Getenv("TERM"),
+		Streams: streams.System(), Now: time.Now, Unread: outputClosed(), Terminal: os.Getenv("TERM"),
 		Installation: func(ctx context.Context) (selfupdate.Installation, error) {
 			return selfupdate.Detect(ctx, selfupdate.Options{Program: itself()})
 		},

@@ -112,7 +112,7 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 		f.warnf("no opted-in MAF hosts were discovered")
 	}
 	word, absent := "not_found", &absentError{sayAbsent, ExitAbsent}
-	if found.Hosts == 0 || len(found.Failures) > 0 {
+	if found.Hosts == 0 || !found.Certain {
 		word, absent = "unavailable", &absentError{sayUnavailable, ExitFailed}
 	}
 	if !how.isJSON() {

@@ -11,6 +11,7 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/fleet"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
 type watchOptions struct {
@@ -56,6 +57,10 @@ incomplete.`,
 }
 
 func (o *watchOptions) run(ctx context.Context, hosts *fleet.Fleet, selection view.Selection, how format) error {
+	if o.Unread && o.count == 0 {
+		// No write would fail, and nothing else ends it.
+		return streams.ErrPipe
+	}
 	var end error
 	for n := 1; ; n++ {
 		inventory, err := waiting(o.Factory, sayAsking, func() (fleet.Inventory, error) { return hosts.Inventory(ctx) })

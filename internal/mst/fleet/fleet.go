@@ -178,8 +178,11 @@ type Found struct {
 	Hosts int
 	// Record is the sandbox, nil when no host that answered has it.
 	Record *control.Record
-	// Failures are the hosts of which nothing is known.
+	// Failures are the hosts that did not answer well.
 	Failures []*control.HostError
+	// Certain: hosts answered, and those that failed are gone (control.ErrGone)
+	// and so have no sandboxes.
+	Certain bool
 
 	answered []control.DiscoveredHost
 }
@@ -200,6 +203,7 @@ func (f *Fleet) Locate(ctx context.Context, instanceID string) (Found, error) {
 	case err != nil:
 		return Found{}, err
 	}
+	found.Certain = len(found.Failures) < len(hosts) && !slices.ContainsFunc(found.Failures, func(failure *control.HostError) bool { return !errors.Is(failure, control.ErrGone) })
 	if there {
 		found.Record = &record
 	}

@@ -28,6 +28,7 @@ type Terminal struct {
 	// drawing guards the screen, which the emulator's own lock does not.
 	drawing sync.Mutex
 	done    chan error
+	away    time.Duration
 
 	mu   sync.Mutex
 	raw  strings.Builder // guarded by mu
@@ -37,9 +38,18 @@ type Terminal struct {
 // patience bounds a hang.
 const patience = 30 * time.Second
 
+// Option is a property of a terminal.
+type Option func(*Terminal)
+
+// AnswersAfter has the terminal answer the program's questions after a time, as
+// one at the other end of a network.
+func AnswersAfter(away time.Duration) Option {
+	return func(c *Terminal) { c.away = away }
+}
+
 // Play starts the program on a terminal of this size, which is killed at the end
 // of the test. A size of zero is that of a terminal that does not say it.
-func Play(t testing.TB, width, height int, cmd *exec.Cmd) *Terminal {
+func Play(t testing.TB, width, height int, cmd *exec.Cmd, options ...Option) *Terminal {
 	t.Helper()
 	opened, side, err := pty.Open()
 	if err != nil {
@@ -59,6 +69,9 @@ func Play(t testing.TB, width, height int, cmd *exec.Cmd) *Terminal {
 	c := &Terminal{
 		t: t, tty: tty, fd: fd, side: side, cmd: cmd, emu: vt.NewSafeEmulator(cmp.Or(width, 80), cmp.Or(height, 24)),
 		done: make(chan error, 1), more: make(chan struct{}, 1),
+	}
+	for _, option := range options {
+		option(c)
 	}
 	c.Resize(width, height)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = side, side, side
@@ -85,8 +98,7 @@ func Play(t testing.TB, width, height int, cmd *exec.Cmd) *Terminal {
 			}
 		}
 	}()
-	// What the program asks a terminal, the emulator answers.
-	go func() { _, _ = io.Copy(tty, c.emu) }()
+	c.answer()
 	go func() { c.done <- c.cmd.Wait() }()
 	t.Cleanup(func() {
 		_ = c.cmd.Process.Kill() // most often over already
@@ -98,6 +110,36 @@ func Play(t testing.TB, width, height int, cmd *exec.Cmd) *Terminal {
 		_ = tty.Close()
 	})
 	return c
+}
+
+// answer has the emulator answer what the program asks a terminal.
+func (c *Terminal) answer() {
+	type answer struct {
+		text []byte
+		due  time.Time
+	}
+	answers := make(chan answer, 1000)
+	go func() {
+		defer close(answers)
+		for {
+			b := make([]byte, 256)
+			n, err := c.emu.Read(b)
+			if n > 0 {
+				answers <- answer{b[:n], time.Now().Add(c.away)}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	go func() {
+		for a := range answers {
+			time.Sleep(time.Until(a.due)) // the network
+			if _, err := c.tty.Write(a.text); err != nil {
+				return
+			}
+		}
+	}()
 }
 
 // Resize makes the terminal another size.
@@ -185,28 +227,92 @@ func (c *Terminal) Ends() int {
 	return -1
 }
 
-// Sane fails unless the terminal is as it was before.
+// A mode is switched on and off by what a program writes.
+type mode struct{ what, on, off string }
+
+// modes are those that a console uses.
+var modes = []mode{
+	{"the alternate screen", "\x1b[?1049h", "\x1b[?1049l"},
+	{"mouse reports", "\x1b[?1002h", "\x1b[?1002l"},
+	{"mouse reports of every place", "\x1b[?1006h", "\x1b[?1006l"},
+	{"paste brackets", "\x1b[?2004h", "\x1b[?2004l"},
+	{"a hidden cursor", "\x1b[?25l", "\x1b[?25h"},
+	{"reports of other keys", "\x1b[>4;2m", "\x1b[>4m"},
+	{"the keyboard protocol", "\x1b[>1u", "\x1b[<1u"},
+}
+
+// Started waits until every mode has been switched on.
+func (c *Terminal) Started() {
+	c.t.Helper()
+	for _, m := range modes {
+		c.Until("the beginning of "+m.what, func() bool { return strings.Contains(c.Output(), m.on) })
+	}
+}
+
+// Sane fails unless the terminal is as it was before, and no answer of it is
+// left for who reads from it next. The program has ended or is suspended.
 func (c *Terminal) Sane() {
 	c.t.Helper()
 	c.Until("a cooked terminal", func() bool {
-		mode, err := unix.IoctlGetTermios(int(c.side.Fd()), unix.TCGETS)
-		if err != nil {
-			c.t.Fatal(err)
-		}
 		want := uint32(unix.ECHO | unix.ICANON | unix.ISIG)
-		return mode.Lflag&want == want
+		return c.mode().Lflag&want == want
 	})
-	for _, m := range []struct{ what, on, off string }{
-		{"the alternate screen", "\x1b[?1049h", "\x1b[?1049l"},
-		{"mouse reports", "\x1b[?1002h", "\x1b[?1002l"},
-		{"paste brackets", "\x1b[?2004h", "\x1b[?2004l"},
-		{"a hidden cursor", "\x1b[?25l", "\x1b[?25h"},
-	} {
-		c.Until("end of "+m.what, func() bool {
+	for _, m := range modes {
+		c.Until("the end of "+m.what, func() bool {
 			out := c.Output()
 			return strings.LastIndex(out, m.on) <= strings.LastIndex(out, m.off)
 		})
 	}
+	if left := c.Unread(); left != "" {
+		c.t.Errorf("%q is left for who reads next", left)
+	}
+}
+
+func (c *Terminal) mode() *unix.Termios {
+	c.t.Helper()
+	mode, err := unix.IoctlGetTermios(int(c.side.Fd()), unix.TCGETS)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return mode
+}
+
+// Unread reads what the program has left unread, and what the terminal answered
+// to it late. The program has ended or is suspended.
+func (c *Terminal) Unread() string {
+	c.t.Helper()
+	before := c.mode()
+	raw := *before
+	raw.Lflag &^= unix.ECHO | unix.ICANON | unix.ISIG
+	raw.Iflag &^= unix.ICRNL
+	raw.Cc[unix.VMIN], raw.Cc[unix.VTIME] = 0, 1
+	set := func(mode *unix.Termios) {
+		if err := unix.IoctlSetTermios(int(c.side.Fd()), unix.TCSETS, mode); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	set(&raw)
+	defer set(before)
+	// No program of ours asks for the status, so its report is the last answer.
+	// This emulator reports as to a DEC question.
+	const question, report = "\x1b[5n", "\x1b[?0n"
+	if _, err := io.WriteString(c.side, question); err != nil {
+		c.t.Fatal(err)
+	}
+	var left []byte
+	for limit := time.Now().Add(patience); time.Now().Before(limit); {
+		var b [256]byte
+		n, err := unix.Read(int(c.side.Fd()), b[:])
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			c.t.Fatal(err)
+		}
+		left = append(left, b[:max(0, n)]...)
+		if all, done := strings.CutSuffix(string(left), report); done {
+			return all
+		}
+	}
+	c.t.Fatalf("the terminal does not report its status; it sent %q", left)
+	return ""
 }
 
 // Signal sends the program a signal.

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/wheel"
@@ -95,15 +96,46 @@ func (o options) program(ctx context.Context, t wheel.Target, version string) (e
 
 // run runs the go command for a target.
 func (o options) run(ctx context.Context, t wheel.Target, args ...string) ([]byte, error) {
+	settings, err := o.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
 	cmd := exec.CommandContext(ctx, o.goCommand, args...)
 	// GOAMD64 and GOARM64 too: a wheel runs on every processor of its kind.
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly")
+	cmd.Env = append(settings, "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOAMD64=v1", "GOARM64=v8.0", "GOFLAGS=-mod=readonly")
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go %s: %w", args[0], err)
 	}
 	return out, nil
+}
+
+// kept are the settings of this machine that say where modules come from and
+// where files are kept. None of them changes what is built.
+var kept = []string{"GOPROXY", "GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE", "GOVCS", "GOAUTH", "GOMODCACHE", "GOCACHE", "GOPATH", "GOTOOLCHAIN"}
+
+// settings is the environment of the go command: this one without what would
+// have the same source become other bytes, in the environment, in what "go env
+// -w" wrote, or in a go.work.
+func (o options) settings(ctx context.Context) ([]string, error) {
+	cmd := exec.CommandContext(ctx, o.goCommand, append([]string{"env", "-json"}, kept...)...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	values := map[string]string{}
+	if err := json.Unmarshal(out, &values); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	environ := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "GOEXPERIMENT=") })
+	for _, name := range kept {
+		if value := values[name]; value != "" {
+			environ = append(environ, name+"="+value)
+		}
+	}
+	return append(environ, "GOENV=off", "GOWORK=off", "GOFIPS140=off"), nil
 }
 
 // notices collects the licences of Go itself and of every module with a package

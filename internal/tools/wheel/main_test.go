@@ -47,18 +47,25 @@ func TestTheCommandLineIsRead(t *testing.T) {
 	}
 }
 
-// The same source twice, in two folders: a path in a binary would show.
+// The same source twice, in two folders and with two configurations of Go: a path
+// or a setting in a binary would show.
 func TestAProgramBecomesTheSameWheelTwice(t *testing.T) {
 	host, err := wheel.ParseTarget(runtime.GOOS + "/" + runtime.GOARCH)
 	if err != nil {
 		t.Skipf("no wheel is made for this machine: %v", err)
 	}
 	var wheels [][]byte
-	for range 2 {
+	for i := range 2 {
 		source := t.TempDir()
+		if i == 1 {
+			t.Setenv("GOENV", filepath.Join(source, "env"))
+			t.Setenv("GOEXPERIMENT", "nogreenteagc")
+		}
 		for name, text := range map[string]string{
 			"go.mod":  "module example.org/hello\n\ngo 1.26.0\n",
 			"LICENSE": "the licence\n",
+			"env":     "GOFIPS140=latest\nGOAMD64=v3\nGOFLAGS=-race\n",
+			"go.work": "a mistake",
 			"main.go": "package main\n\nvar version string\n\nfunc main() { println(version) }\n",
 		} {
 			if err := os.WriteFile(filepath.Join(source, name), []byte(text), 0o600); err != nil {
@@ -147,6 +154,30 @@ func TestABinaryIsTakenAsItIs(t *testing.T) {
 		paths, err := run(t.Context(), bad)
 		if left, dirErr := os.ReadDir(bad.out); err == nil || dirErr != nil || len(left) > 0 {
 			t.Errorf("%s: %v, %v, left %v", name, paths, err, left)
+		}
+	}
+}
+
+// Each product as it is distributed, for every target.
+func TestEveryProductIsBuiltForEveryTarget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiles every product six times")
+	}
+	t.Chdir("../../..")
+	for pkg, product := range products {
+		out := t.TempDir()
+		o, err := parse([]string{"-package", pkg, "-version", "1.2.3", "-out", out}, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		paths, err := run(t.Context(), o)
+		if err != nil || len(paths) != len(wheel.Targets()) {
+			t.Fatalf("%s: %v, %v", pkg, paths, err)
+		}
+		for _, path := range paths {
+			if !strings.HasPrefix(filepath.Base(path), strings.ReplaceAll(product.name, "-", "_")+"-1.2.3-py3-none-") {
+				t.Errorf("%s: %s", pkg, path)
+			}
 		}
 	}
 }
