@@ -228,6 +228,7 @@ func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
 	}
 	c.Types("\t\r")
 	c.Sees("Sandbox disposed. team/t-8/agent")
+	c.Sees("● witness 1") // the row that is left is chosen now
 	c.Types("p")
 	c.Sees("Type t-9 to confirm")
 	c.Types("t-9\t\r")
@@ -238,7 +239,9 @@ func TestAHostThatIsKilledUnderTheConsoleIsNamedAndBlocksNothing(t *testing.T) {
 	host(t, dir, "next", control.NewMemory(sandbox("next", "t-2", "next-a")))
 	c.Sees("● next 1")
 	c.SeesNot("victim unavailable")
-	c.Types("d\t\r")
+	c.Types("d")
+	c.Sees("Dispose team/t-2/agent?")
+	c.Types("\t\r")
 	c.Sees("Sandbox disposed. team/t-2/agent")
 	c.Types("q")
 	if status := c.Ends(); status != 0 {
