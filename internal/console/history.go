@@ -125,6 +125,11 @@ type entry struct {
 	at   time.Time
 	text string
 	tone tone
+
+	// parts are the text's lines for a pane of this width, nil before they are
+	// asked for.
+	parts []string
+	width int
 }
 
 // tone is how a message is meant.

@@ -239,7 +239,7 @@ func (m *model) moveIn(p pane, by int) {
 		m.detailScroll = min(max(m.detailScroll+by, 0), most)
 	case paneLog:
 		l := m.layout().log
-		most := max(0, len(m.logText(l.w-frame))-(l.h-frame))
+		most := max(0, m.logHeight(l.w-frame)-(l.h-frame))
 		m.logScroll = min(max(m.logScroll-by, 0), most)
 	}
 }

@@ -363,10 +363,10 @@ func (m *model) say(t tone, text string) {
 
 // note puts a line into the activity log.
 func (m *model) note(t tone, text string) {
-	e := entry{m.now(), view.Sentence(text), t}
+	e := entry{at: m.now(), text: view.Sentence(text), tone: t}
 	m.log = append(m.log, e)
 	if m.logScroll > 0 { // who reads older lines goes on reading them
-		m.logScroll += len(m.entryLines(e, m.layout().log.w-frame))
+		m.logScroll += len(e.wrapped(m.layout().log.w - frame))
 	}
 	m.log = m.log[max(0, len(m.log)-maxLog):]
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	tea "charm.land/bubbletea/v2"
 	"charm.land/lipgloss/v2"
@@ -249,16 +250,42 @@ func (m *model) logLines(width, height int) []string {
 	if len(m.log) == 0 {
 		return []string{" " + m.theme.dim.Render("What you do, and what hosts answer, is written here.")}
 	}
-	lines := m.logText(width)
-	end := len(lines) - min(m.logScroll, max(0, len(lines)-height))
+	scroll := 0
+	if m.logScroll > 0 {
+		scroll = min(m.logScroll, max(0, m.logHeight(width)-height))
+	}
+	// Only what is seen is made: there is a frame for every key.
+	var lines []string
+	for i := len(m.log) - 1; i >= 0 && len(lines) < height+scroll; i-- {
+		lines = append(m.entryLines(&m.log[i], width), lines...)
+	}
+	end := len(lines) - scroll
 	return lines[max(0, end-height):end]
 }
 
-// logText is the whole log, for a pane's width.
-func (m *model) logText(width int) []string {
-	var lines []string
-	for _, e := range m.log {
-		lines = append(lines, m.entryLines(e, width)...)
+// logHeight is how many lines the whole log has, for a pane's width.
+func (m *model) logHeight(width int) int {
+	n := 0
+	for i := range m.log {
+		n += len(m.log[i].wrapped(width))
+	}
+	return n
+}
+
+// stamp is the width of an entry's moment.
+const stamp = len("15:04:05 ")
+
+// entryLines are the lines of an entry.
+func (m *model) entryLines(e *entry, width int) []string {
+	style := m.theme.toneStyle(e.tone)
+	parts := e.wrapped(width)
+	lines := make([]string, len(parts))
+	for i, part := range parts {
+		at := strings.Repeat(" ", stamp)
+		if i == 0 {
+			at = m.theme.dim.Render(clock(e.at)) + " "
+		}
+		lines[i] = " " + at + style.Render(part)
 	}
 	return lines
 }
@@ -266,27 +293,29 @@ func (m *model) logText(width int) []string {
 // maxEntry bounds the lines of an entry: hosts' messages can be long.
 const maxEntry = 3
 
-// entryLines are the lines of an entry: what a host says is often worth reading
-// to its end.
-func (m *model) entryLines(e entry, width int) []string {
-	const stamp = len("15:04:05 ")
-	room := max(1, width-stamp-2)
-	parts := []string{e.text}
-	if view.Width(e.text) > room {
-		parts = wrap(e.text, room)
+// wrapped is the text in lines for a pane's width: what a host says is often
+// worth reading to its end. It is kept, for hosts decide how long it takes.
+func (e *entry) wrapped(width int) []string {
+	if e.parts == nil || e.width != width {
+		e.width, e.parts = width, wrapEntry(e.text, max(1, width-stamp-2))
 	}
-	if len(parts) > maxEntry {
-		parts = append(parts[:maxEntry-1], view.Start(parts[maxEntry-1], room-1)+"…")
+	return e.parts
+}
+
+func wrapEntry(text string, room int) []string {
+	// More than can be seen: no character of UTF-8 has more than four bytes, and
+	// those that take no cell of their own are few. One that is cut in two is
+	// not shown.
+	head := text[:min(len(text), (maxEntry+2)*room*utf8.UTFMax)]
+	if view.Width(head) <= room && len(head) == len(text) {
+		return []string{text}
 	}
-	style := m.theme.toneStyle(e.tone)
-	for i, part := range parts {
-		at := strings.Repeat(" ", stamp)
-		if i == 0 {
-			at = m.theme.dim.Render(clock(e.at)) + " "
-		}
-		parts[i] = " " + at + style.Render(part)
+	parts := wrap(strings.ToValidUTF8(head, ""), room)
+	if len(parts) <= maxEntry && len(head) == len(text) {
+		return parts
 	}
-	return parts
+	last := min(len(parts), maxEntry) - 1
+	return append(parts[:last], view.Start(parts[last], room-1)+"…")
 }
 
 // wrap breaks a safe text into lines: at spaces where it can, else anywhere.

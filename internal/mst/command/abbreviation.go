@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"unicode/utf8"
@@ -23,8 +24,12 @@ const maxCandidates = 10
 type use int
 
 const (
-	// abbreviates: it stands for the one id that begins with it.
+	// abbreviates: it stands for the one id that begins with it, at the hosts
+	// that answer.
 	abbreviates use = iota
+	// agreed: it stands for the one id that begins with it, if all hosts answer:
+	// an operator is asked whether the sandbox with that id is to go.
+	agreed
 	// wholeOnly: it stands for nothing. Where nobody is asked, an id that a
 	// script kept must never come to mean another sandbox, whose id is longer.
 	wholeOnly
@@ -53,41 +58,93 @@ func (e *ambiguousError) list() string {
 }
 
 // expand gives the whole instance id that typed is the beginning of, empty when
-// it is of none or must not stand for it, which is said. Precondition: found
-// says that typed is nobody's whole id, as far as is known.
-func (f *Factory) expand(ctx context.Context, hosts *fleet.Fleet, found fleet.Found, typed string, use use) (string, error) {
+// it is of none or must not stand for it, which is said; unsure says that this
+// is because hosts did not answer. Precondition: found says that typed is
+// nobody's whole id, as far as is known.
+func (f *Factory) expand(ctx context.Context, hosts *fleet.Fleet, found fleet.Found, typed string, use use) (whole string, unsure bool, err error) {
 	if typed == "" {
-		return "", nil
+		return "", false, nil
 	}
-	records, err := waiting(f, sayAsking, func() ([]control.Record, error) { return hosts.Beginning(ctx, found, typed) })
-	if err != nil {
-		return "", err
-	}
-	var ids []string
-	names := make(map[string]string)
-	for i := range records {
-		id := records[i].InstanceID
-		if _, there := names[id]; !there && id != typed {
-			ids = append(ids, id)
-			names[id] = view.Name(records[i].LogicalName())
-		}
-	}
+	ids, names, silent, err := f.beginning(ctx, hosts, found, typed)
 	switch {
-	case len(ids) == 0:
-		return "", nil
+	case err != nil:
+		return "", false, err
+	case use == wholeOnly && len(ids) == 0:
+		return "", false, nil
 	case use == wholeOnly:
 		f.warnf("nobody is asked, so the id has to be whole; %s is only the beginning of one", view.Name(typed))
-		return "", nil
-	case utf8.RuneCountInString(typed) < minAbbreviation:
+		return "", false, nil
+	}
+	f.warn(silent)
+	switch {
+	case len(ids) > 0 && utf8.RuneCountInString(typed) < minAbbreviation:
 		f.warnf("%s is too short for the beginning of an id; give %d characters of it or more", view.Name(typed), minAbbreviation)
-		return "", nil
-	case len(ids) == 1:
-		return ids[0], nil
+		return "", false, nil
+	case len(ids) > 1:
+		slices.Sort(ids)
+		ambiguous := &ambiguousError{typed: typed}
+		for _, id := range ids {
+			ambiguous.candidates = append(ambiguous.candidates, []string{"", view.Name(id), names[id]})
+		}
+		return "", false, ambiguous
+	case len(ids) == 0:
+		return "", len(silent) > 0, nil
+	case len(silent) > 0:
+		f.warnf("%s is the beginning of %s, and maybe of others; give the whole id", view.Name(typed), view.Name(ids[0]))
+		return "", true, nil
+	case use == agreed && slices.ContainsFunc(found.Failures, mayHaveSandboxes):
+		f.warn(found.Failures)
+		return "", true, errAbsentHosts
 	}
-	slices.Sort(ids)
-	ambiguous := &ambiguousError{typed: typed}
-	for _, id := range ids {
-		ambiguous.candidates = append(ambiguous.candidates, []string{"", view.Name(id), names[id]})
+	return ids[0], false, nil
+}
+
+// beginning gives the ids that begin with typed and are longer, the names of
+// their sandboxes, and the hosts that do not say which ids they have.
+func (f *Factory) beginning(ctx context.Context, hosts *fleet.Fleet, found fleet.Found, typed string) (ids []string, names map[string]string, silent []*control.HostError, err error) {
+	type answer struct {
+		records  []control.Record
+		failures []*control.HostError
 	}
-	return "", ambiguous
+	got, err := waiting(f, sayAsking, func() (answer, error) {
+		records, failures, err := hosts.Beginning(ctx, found, typed)
+		return answer{records, failures}, err
+	})
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	names = make(map[string]string)
+	for i := range got.records {
+		id := got.records[i].InstanceID
+		if _, there := names[id]; !there && id != typed {
+			ids = append(ids, id)
+			names[id] = view.Name(got.records[i].LogicalName())
+		}
+	}
+	return ids, names, slices.DeleteFunc(got.failures, func(failure *control.HostError) bool { return !mayHaveSandboxes(failure) }), nil
+}
+
+// mayHaveSandboxes says whether a host that failed may still have some: one that
+// has ended has none.
+func mayHaveSandboxes(failure *control.HostError) bool { return !errors.Is(failure, control.ErrGone) }
+
+// sayIfAlsoBeginning warns an operator who typed what is the whole id of one
+// sandbox and the beginning of others: any host can name a sandbox of its own
+// like the beginning of another's id.
+func (f *Factory) sayIfAlsoBeginning(ctx context.Context, hosts *fleet.Fleet, found fleet.Found) error {
+	typed := found.Record.InstanceID
+	ids, _, silent, err := f.beginning(ctx, hosts, found, typed)
+	if err != nil {
+		return err
+	}
+	f.warn(silent)
+	if len(ids) == 0 {
+		return nil
+	}
+	others := view.Name(slices.Min(ids))
+	if len(ids) > 1 {
+		others += fmt.Sprintf(" and %d more", len(ids)-1)
+	}
+	f.warnf("%s is the whole id of one sandbox, which you are asked about, and the beginning of %s", view.Name(typed), others)
+	return nil
 }

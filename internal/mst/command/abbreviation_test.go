@@ -1,10 +1,16 @@
 package command
 
 import (
+	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
@@ -130,6 +136,87 @@ func TestABeginningIsLookedForOnTheHostsThatAnswer(t *testing.T) {
 	}
 	if got := (player{directory: dir}).run(t, "delete", "abcd1111", "--yes", "--json"); got.status != ExitFailed || got.out != "" || strings.Contains(got.errOut, "nothing was") {
 		t.Errorf("delete for a program: got %+v", got)
+	}
+}
+
+// announceMute announces a host that has no sandbox that it is asked for, and
+// does not say which it has.
+func announceMute(t *testing.T, directory string) {
+	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/health", func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"protocol_version": 1, "source_id": "mute"}`)
+	})
+	mux.HandleFunc("GET /v1/sandboxes", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	manifest := fmt.Sprintf(`{"source_id": "mute", "endpoint": %q, "process_id": 12, "protocol_version": 1}`, server.URL)
+	if err := os.WriteFile(filepath.Join(directory, "mute.json"), []byte(manifest), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// moody is a host that does not answer the first question.
+type moody struct {
+	*control.Memory
+	asked atomic.Bool
+}
+
+func (m *moody) List(ctx context.Context) ([]control.Record, error) {
+	if !m.asked.Swap(true) {
+		return nil, errScripted
+	}
+	return m.Memory.List(ctx)
+}
+
+func TestABeginningStandsForNothingWhenAHostDoesNotSayWhichIDsItHas(t *testing.T) {
+	dir, host := shortened(t)
+	announceMute(t, dir)
+	before := left(t, host)
+	p := player{directory: dir, terminal: true, stdin: "y\n"}
+	for _, args := range [][]string{{"show", "abcd1"}, {"delete", "abcd1"}} {
+		got := p.run(t, args...)
+		if got.status != ExitFailed || got.out != "" || strings.Count(got.errOut, "warning: mute: ") != 1 ||
+			!strings.Contains(got.errOut, "abcd1 is the beginning of abcd1111, and maybe of others; give the whole id") {
+			t.Errorf("%q: got %+v", args, got)
+		}
+	}
+	if got := p.run(t, "show", "zzzz", "--json"); got.status != ExitFailed || !strings.Contains(got.out, `"status": "unavailable"`) {
+		t.Errorf("an id that nobody is known to have: got %+v", got)
+	}
+	if got := p.run(t, "show", "abcd1111"); got.status != 0 || got.errOut != "" {
+		t.Errorf("a whole id: got %+v", got)
+	}
+	if got := left(t, host); !slices.Equal(got, before) {
+		t.Errorf("left are %q of %q", got, before)
+	}
+}
+
+func TestABeginningDeletesNothingThatWasChosenWithoutAHost(t *testing.T) {
+	dir, host := shortened(t)
+	serve(t, dir, "moody", &moody{Memory: control.NewMemory(record("abcd1222", "moody", nil))})
+	before := left(t, host)
+	got := player{directory: dir, terminal: true, stdin: "y\n"}.run(t, "delete", "abcd1")
+	if got.status != ExitFailed || got.out != "" || !strings.Contains(got.errOut, "warning: moody: ") || !strings.Contains(got.errOut, "nothing was disposed of") {
+		t.Errorf("got %+v", got)
+	}
+	if got := left(t, host); !slices.Equal(got, before) {
+		t.Errorf("left are %q of %q", got, before)
+	}
+}
+
+func TestWhoDeletesByAWholeIDThatOthersBeginWithIsTold(t *testing.T) {
+	dir, _ := shortened(t)
+	asked := player{directory: dir, terminal: true, stdin: "n\n"}
+	const want = "warning: job-1 is the whole id of one sandbox, which you are asked about, and the beginning of job-10 and 1 more\n"
+	if got := asked.run(t, "delete", "job-1"); got.status != ExitDeclined || !strings.Contains(got.errOut, want) || !strings.Contains(got.out, "(job-1)?") {
+		t.Errorf("got %+v", got)
+	}
+	if got := asked.run(t, "delete", "job-10"); got.status != ExitDeclined || strings.Contains(got.errOut, "warning") {
+		t.Errorf("an id that is the beginning of none: got %+v", got)
+	}
+	if got := asked.run(t, "delete", "job-1", "--yes"); got.status != 0 || got.errOut != "" {
+		t.Errorf("a script: got %+v", got)
 	}
 }
 

@@ -45,7 +45,7 @@ the whole id, before anything happens; with --yes or --json it has to be whole.`
 }
 
 func (o *deleteOptions) run(ctx context.Context, hosts *fleet.Fleet, instanceID string, how format) error {
-	beginning := abbreviates
+	beginning := agreed
 	if !o.asks(&o.destruction, how) {
 		beginning = wholeOnly
 	}

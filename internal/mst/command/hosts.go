@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -70,6 +71,17 @@ func health(host control.DiscoveredHost) (status, detail string) {
 	return "healthy", ""
 }
 
+// named says whether the operator named the host. All others announced
+// themselves, each with a process, be it 0.
+func (o *hostsOptions) named() bool { return o.connection.endpoint != "" }
+
+func (o *hostsOptions) process(m control.Manifest) string {
+	if o.named() {
+		return view.Process(0)
+	}
+	return strconv.Itoa(m.ProcessID)
+}
+
 func (o *hostsOptions) table(hosts []control.DiscoveredHost) string {
 	if len(hosts) == 0 {
 		return "No opted-in MAF hosts.\n"
@@ -78,7 +90,7 @@ func (o *hostsOptions) table(hosts []control.DiscoveredHost) string {
 	for i, host := range hosts {
 		m := host.Client.Manifest()
 		status, detail := health(host)
-		rows[i] = []string{view.Name(m.SourceID), status, view.Process(m.ProcessID), view.Name(m.Endpoint), view.Sentence(detail)}
+		rows[i] = []string{view.Name(m.SourceID), status, o.process(m), view.Name(m.Endpoint), view.Sentence(detail)}
 	}
 	return view.Table([]string{"SOURCE", "STATUS", "PID", "ENDPOINT", "DETAIL"}, rows, !o.noHeaders, o.styleStates(1))
 }
@@ -91,7 +103,11 @@ func (o *hostsOptions) writeHostsJSON(hosts []control.DiscoveredHost, how format
 		var j pyjson.Object
 		j.String("source_id", m.SourceID)
 		j.String("endpoint", m.Endpoint)
-		j.OptionalInt("process_id", m.ProcessID)
+		if o.named() {
+			j.Raw("process_id", []byte("null"))
+		} else {
+			j.Int("process_id", m.ProcessID)
+		}
 		j.Int("protocol_version", control.ProtocolVersion)
 		j.String("status", status)
 		j.OptionalString("error", detail)

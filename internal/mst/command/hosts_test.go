@@ -10,6 +10,27 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 )
 
+func TestAnAnnouncedProcessZeroIsANumberAndThatOfANamedHostIsUnknown(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "hosts")
+	endpoint, _ := serve(t, dir, "one", control.NewMemory())
+	if err := os.WriteFile(filepath.Join(dir, "zero.json"), []byte(strings.Replace(stale, `: 12,`, `: 0,`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p := player{directory: dir}
+	if got := p.run(t, "hosts", "--json"); strings.Count(got.out, `"process_id": 0,`) != 1 || strings.Contains(got.out, `"process_id": null`) {
+		t.Errorf("%+v", got)
+	}
+	if got := p.run(t, "hosts"); !strings.Contains(got.out, "unavailable  0") {
+		t.Errorf("%+v", got)
+	}
+	if got := p.run(t, "--endpoint", endpoint, "hosts", "--json"); !strings.Contains(got.out, `"process_id": null,`) {
+		t.Errorf("%+v", got)
+	}
+	if got := p.run(t, "--endpoint", endpoint, "hosts"); !strings.Contains(got.out, "healthy  -") {
+		t.Errorf("%+v", got)
+	}
+}
+
 func TestAHostThatWasKilledIsSaidToBeGone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("needs a system whose file locks tell whether a host lives")

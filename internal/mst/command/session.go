@@ -95,14 +95,18 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 	if err != nil {
 		return found, err
 	}
-	if found.Record == nil {
-		whole, err := f.expand(ctx, hosts, found, instanceID, use)
-		if err != nil {
-			return found, err
-		}
-		if whole != "" {
+	unsure := false
+	switch {
+	case found.Record == nil:
+		var whole string
+		if whole, unsure, err = f.expand(ctx, hosts, found, instanceID, use); whole != "" {
 			return f.locate(ctx, hosts, whole, wholeOnly, how)
 		}
+	case use == agreed:
+		err = f.sayIfAlsoBeginning(ctx, hosts, found)
+	}
+	if err != nil {
+		return found, err
 	}
 	f.warn(found.Failures)
 	if found.Record != nil {
@@ -112,7 +116,7 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 		f.warnf("no opted-in MAF hosts were discovered")
 	}
 	word, absent := "not_found", &absentError{sayAbsent, ExitAbsent}
-	if found.Hosts == 0 || !found.Certain {
+	if found.Hosts == 0 || !found.Certain || unsure {
 		word, absent = "unavailable", &absentError{sayUnavailable, ExitFailed}
 	}
 	if !how.isJSON() {

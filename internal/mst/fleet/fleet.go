@@ -142,8 +142,6 @@ func (f *Fleet) Ask(ctx context.Context, manifest control.Manifest) ([]control.R
 
 // Inventory is what all hosts together have.
 type Inventory struct {
-	// Hosts are all hosts that were found.
-	Hosts []control.DiscoveredHost
 	// Records are sorted by source, key and kind.
 	Records []control.Record
 	// Failures are the hosts whose sandboxes are not among the records.
@@ -153,23 +151,19 @@ type Inventory struct {
 // Complete says whether no host is missing.
 func (i Inventory) Complete() bool { return len(i.Failures) == 0 }
 
-// Inventory asks all hosts for their sandboxes. Hosts that fail make it
+// Inventory asks all hosts for their sandboxes, at once. Hosts that fail make it
 // incomplete; an error means that nothing could be asked.
 func (f *Fleet) Inventory(ctx context.Context) (Inventory, error) {
-	hosts, err := f.Hosts(ctx)
+	hosts, err := f.unasked()
 	if err != nil {
 		return Inventory{}, err
 	}
-	records, err := control.Unite(hosts).List(ctx)
-	var partial *control.PartialError
-	if err != nil && !errors.As(err, &partial) {
+	records, err := together(hosts).List(ctx)
+	failures, err := failed(hosts, err)
+	if err != nil {
 		return Inventory{}, err
 	}
-	inventory := Inventory{Hosts: hosts, Records: records}
-	if partial != nil {
-		inventory.Failures = partial.Hosts
-	}
-	return inventory, nil
+	return Inventory{records, failures}, nil
 }
 
 // Found is the answer to where a sandbox is.
@@ -184,49 +178,49 @@ type Found struct {
 	// and so have no sandboxes.
 	Certain bool
 
-	answered []control.DiscoveredHost
+	answered []*control.Client
 }
 
 // Locate asks all hosts for one sandbox. An id that several hosts report is an
 // error that matches control.ErrDuplicate: it names none.
 func (f *Fleet) Locate(ctx context.Context, instanceID string) (Found, error) {
-	hosts, err := f.Hosts(ctx)
+	hosts, err := f.unasked()
 	if err != nil {
 		return Found{}, err
 	}
-	record, there, err := control.Unite(hosts).Get(ctx, instanceID)
+	record, there, err := together(hosts).Get(ctx, instanceID)
 	found := Found{Hosts: len(hosts)}
-	var partial *control.PartialError
-	switch {
-	case errors.As(err, &partial):
-		found.Failures = partial.Hosts
-	case err != nil:
+	if found.Failures, err = failed(hosts, err); err != nil {
 		return Found{}, err
 	}
 	found.Certain = len(found.Failures) < len(hosts) && !slices.ContainsFunc(found.Failures, func(failure *control.HostError) bool { return !errors.Is(failure, control.ErrGone) })
 	if there {
 		found.Record = &record
 	}
-	for _, host := range hosts {
-		silent := slices.ContainsFunc(found.Failures, func(failure *control.HostError) bool {
-			return failure.SourceID == host.Client.Manifest().SourceID
-		})
-		if !silent {
-			found.answered = append(found.answered, host)
+	// Names tell nothing: a host may have that of another.
+	for _, h := range hosts {
+		if h.hasAnswered() {
+			found.answered = append(found.answered, h.Client)
 		}
 	}
 	return found, nil
 }
 
 // Beginning asks the hosts that answered where a sandbox is for the sandboxes
-// whose ids begin with a text. Those that did not are not waited for again.
-func (f *Fleet) Beginning(ctx context.Context, found Found, text string) ([]control.Record, error) {
-	records, err := control.Unite(found.answered).List(ctx)
-	var partial *control.PartialError
-	if err != nil && !errors.As(err, &partial) {
-		return nil, err
+// whose ids begin with a text. Those that did not are not waited for again. The
+// failures are the hosts that do not say which sandboxes they have, though they
+// answered before: nobody knows then how many ids begin so.
+func (f *Fleet) Beginning(ctx context.Context, found Found, text string) ([]control.Record, []*control.HostError, error) {
+	members := make([]control.Member, len(found.answered))
+	for i, client := range found.answered {
+		members[i] = control.Member{SourceID: client.Manifest().SourceID, Control: client}
 	}
-	return slices.DeleteFunc(records, func(r control.Record) bool { return !strings.HasPrefix(r.InstanceID, text) }), nil
+	records, err := control.NewComposite(members, nil).List(ctx)
+	failures, err := failed(nil, err)
+	if err != nil {
+		return nil, nil, err
+	}
+	return slices.DeleteFunc(records, func(r control.Record) bool { return !strings.HasPrefix(r.InstanceID, text) }), failures, nil
 }
 
 // hostError gives the failure of a host the host's name.
