@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/auth"
@@ -22,9 +23,15 @@ const codeCancelled = -32800
 // arrives. The SDK handles calls at the same time, so that their handlers begin in
 // any order; a client that sends several, or a program and then a reset, means
 // them in the order in which it sent them.
+//
+// A request whose id is in use is dropped here, so that an id stands for one request
+// from its arrival to its answer. It can have no answer, whose id would be that of the
+// other one's. The SDK drops some of those only: for it an id is free a little earlier,
+// before the answer is on its way.
 type arriving struct {
 	sdk.Transport
-	line *line
+	line   *line
+	logger *slog.Logger
 }
 
 // Connect implements sdk.Transport.
@@ -33,23 +40,23 @@ func (a arriving) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &arrivingConn{Connection: c, line: a.line, places: map[jsonrpc.ID]*place{}}, nil
+	return &arrivingConn{Connection: c, line: a.line, logger: a.logger, unanswered: map[jsonrpc.ID]*place{}}, nil
 }
 
 type arrivingConn struct {
 	sdk.Connection
-	line *line
-	mu   sync.Mutex
-	// places are those of unanswered calls; nil stands for one that has none.
-	// Guarded by mu.
-	places map[jsonrpc.ID]*place
+	line   *line
+	logger *slog.Logger
+	mu     sync.Mutex
+	// unanswered are the requests that are, with their places; nil stands for one
+	// that has none. Guarded by mu.
+	unanswered map[jsonrpc.ID]*place
 }
 
 // arrival is what a call of a tool finds out about how it came.
 type arrival struct {
 	line *line
-	// place is the call's in the line. It is nil when err says why, or when the
-	// call's id was in use, so that the SDK is likely to refuse it.
+	// place is the call's in the line; nil when err says why it has none.
 	place *place
 	err   error
 }
@@ -69,22 +76,31 @@ func arrivalOf(req *sdk.CallToolRequest) *arrival {
 
 // Read implements sdk.Connection.
 func (c *arrivingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
-	message, err := c.Connection.Read(ctx)
-	if request, ok := message.(*jsonrpc.Request); ok && request.IsCall() && request.Method == callMethod {
-		request.Extra = &sdk.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{arrivalKey: c.arrive(request.ID)}}}
+	for {
+		message, err := c.Connection.Read(ctx)
+		request, ok := message.(*jsonrpc.Request)
+		if err != nil || !ok || !request.IsCall() || c.arrive(request) {
+			return message, err
+		}
+		c.logger.Warn("a request whose id is in use was dropped")
 	}
-	return message, err
 }
 
-func (c *arrivingConn) arrive(id jsonrpc.ID) *arrival {
+// arrive notes a request, and gives a call of a tool its place. It is false for a
+// request whose id is in use.
+func (c *arrivingConn) arrive(request *jsonrpc.Request) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	a := &arrival{line: c.line}
-	if _, used := c.places[id]; !used {
-		a.place, a.err = c.line.join()
-		c.places[id] = a.place
+	if _, used := c.unanswered[request.ID]; used {
+		return false
 	}
-	return a
+	a := &arrival{line: c.line}
+	if request.Method == callMethod {
+		a.place, a.err = c.line.join()
+		request.Extra = &sdk.RequestExtra{TokenInfo: &auth.TokenInfo{Extra: map[string]any{arrivalKey: a}}}
+	}
+	c.unanswered[request.ID] = a.place
+	return true
 }
 
 // Write implements sdk.Connection.
@@ -97,15 +113,15 @@ func (c *arrivingConn) Write(ctx context.Context, message jsonrpc.Message) error
 	return c.Connection.Write(ctx, message)
 }
 
-// answered gives up the place of a call that was refused before it came for its
-// turn; any other has left it.
+// answered frees the id of a request, and gives up the place of a call that was
+// refused before it came for its turn; any other has left it.
 func (c *arrivingConn) answered(id jsonrpc.ID) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if p := c.places[id]; p != nil {
+	if p := c.unanswered[id]; p != nil {
 		p.leave()
 	}
-	delete(c.places, id)
+	delete(c.unanswered, id)
 }
 
 // coded gives an error the code that JSON-RPC asks for. The SDK writes zero where

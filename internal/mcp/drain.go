@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
@@ -16,10 +17,19 @@ import (
 // before they kill.
 const drainTime = 2 * time.Second
 
-// draining is a transport that holds the end of its input back until what came
-// before is answered, at most for a time. The SDK cancels everything at the end
-// of the input; without this a request that is piped in, such as from a file,
-// would get no answer.
+// maxUnanswered bounds the requests of a connection that are unanswered or whose
+// answers the client has not taken. Only the calls in line, which are fewer, wait for
+// anything else (a subscription does not, since nothing here changes): whoever takes
+// the answers is always read, and so can cancel.
+const maxUnanswered = maxWaiting + 8
+
+// draining is a transport that counts the requests that are unanswered. It reads no
+// more of a client that does not take its answers, which would pile up here.
+//
+// It also holds the end of its input back until what came before is answered, at most
+// for a time. The SDK cancels everything at the end of the input; without this a
+// request that is piped in, such as from a file, would get no answer. What the client
+// has not taken by then it does not get.
 type draining struct {
 	sdk.Transport
 	time time.Duration
@@ -31,9 +41,7 @@ func (d draining) Connect(ctx context.Context) (sdk.Connection, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &drainingConn{
-		Connection: c, time: d.time, idle: make(chan struct{}), closed: make(chan struct{}), unanswered: map[jsonrpc.ID]struct{}{},
-	}, nil
+	return &drainingConn{Connection: c, time: d.time, answered: make(chan struct{}, 1), closed: make(chan struct{})}, nil
 }
 
 type drainingConn struct {
@@ -41,27 +49,23 @@ type drainingConn struct {
 	time   time.Duration
 	closed chan struct{}
 	once   sync.Once
-
-	mu sync.Mutex
-	// unanswered are the requests by their ids: one whose id is in use gets no
-	// answer of its own. Guarded by mu.
-	unanswered map[jsonrpc.ID]struct{}
-	// ending says that there will be none any more; guarded by mu.
-	ending bool
-	// idle is closed when the last of them is answered.
-	idle chan struct{}
+	// unanswered counts requests; each that the SDK gets has one answer.
+	unanswered atomic.Int64
+	// answered has room for one: they have become fewer.
+	answered chan struct{}
 }
 
 // Read implements sdk.Connection.
 func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
+	if !c.await(ctx, maxUnanswered-1, nil) {
+		return nil, io.EOF
+	}
 	message, err := c.Connection.Read(ctx)
 	if errors.Is(err, io.EOF) {
 		c.drain(ctx)
 	}
 	if request, ok := message.(*jsonrpc.Request); ok && request.IsCall() {
-		c.mu.Lock()
-		c.unanswered[request.ID] = struct{}{}
-		c.mu.Unlock()
+		c.unanswered.Add(1)
 	}
 	return message, err
 }
@@ -69,11 +73,12 @@ func (c *drainingConn) Read(ctx context.Context) (jsonrpc.Message, error) {
 // Write implements sdk.Connection.
 func (c *drainingConn) Write(ctx context.Context, message jsonrpc.Message) error {
 	err := c.Connection.Write(ctx, message)
-	if response, ok := message.(*jsonrpc.Response); ok {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		delete(c.unanswered, response.ID)
-		c.rest()
+	if _, ok := message.(*jsonrpc.Response); ok {
+		c.unanswered.Add(-1)
+		select {
+		case c.answered <- struct{}{}:
+		default: // whoever waits has not yet seen the last one
+		}
 	}
 	return err
 }
@@ -84,25 +89,27 @@ func (c *drainingConn) Close() error {
 	return c.Connection.Close()
 }
 
-// rest closes idle when everything is answered. Precondition: mu is held.
-func (c *drainingConn) rest() {
-	if c.ending && len(c.unanswered) == 0 {
-		c.ending = false // once
-		close(c.idle)
+// await waits until at most so many requests are unanswered. It is false when the
+// connection or the wait has ended before. It is for one caller at a time.
+func (c *drainingConn) await(ctx context.Context, most int64, late <-chan time.Time) bool {
+	for c.unanswered.Load() > most {
+		select {
+		case <-c.answered:
+		case <-c.closed:
+			return false
+		case <-ctx.Done():
+			return false
+		case <-late:
+			return false
+		}
 	}
+	return true
 }
 
 func (c *drainingConn) drain(ctx context.Context) {
-	c.mu.Lock()
-	c.ending = true
-	c.rest()
-	c.mu.Unlock()
 	timer := time.NewTimer(c.time)
 	defer timer.Stop()
-	select {
-	case <-c.idle:
-	case <-c.closed:
-	case <-ctx.Done():
-	case <-timer.C:
+	if !c.await(ctx, 0, timer.C) {
+		_ = c.Connection.Close() // or an answer that is not taken would keep the session
 	}
 }

@@ -171,6 +171,7 @@ type gate struct {
 	http   HTTP
 	token  [sha256.Size]byte
 	next   http.Handler
+	gets   gets
 	mu     sync.Mutex
 	// beginning counts requests that may begin a session and are not over.
 	beginning int
@@ -208,6 +209,8 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	switch {
 	case g.share(w, r) && r.Method == http.MethodOptions:
 		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodGet:
+		return g.get(w, r)
 	case r.Method == http.MethodDelete:
 		g.delete(w, r)
 	case r.Method == http.MethodPost && r.Header.Get(sessionHeader) == "":

@@ -142,18 +142,52 @@ func (l *lines) refuse(code int64, id json.RawMessage, reason string) error {
 	return err
 }
 
-// whole keeps messages of several writers apart, each of which is one Write.
+// errUnread is the end of a message that its reader has not taken in time. To the SDK
+// it is an ordinary end: who let go of the message knows why.
+var errUnread = fmt.Errorf("the client does not take its answers: %w", io.EOF)
+
+// whole keeps messages of several writers apart, each of which is one Write. Its end
+// lets go of writers, whether a message is taken or not: a pipe that nobody reads
+// keeps its writer for ever, also when it is closed.
 type whole struct {
-	mu sync.Mutex
-	w  io.Writer // guarded by mu
+	w io.Writer
+	// turn has one while a message is written.
+	turn chan struct{}
+	over chan struct{}
+	once sync.Once
 }
 
-// Write implements io.Writer.
+func newWhole(w io.Writer) *whole {
+	return &whole{w: w, turn: make(chan struct{}, 1), over: make(chan struct{})}
+}
+
+// Write implements io.Writer. After Close the error is errUnread, and then p may still
+// be read.
 func (w *whole) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.w.Write(p)
+	select {
+	case w.turn <- struct{}{}:
+	case <-w.over:
+		return 0, errUnread
+	}
+	var n int
+	written := make(chan error, 1)
+	go func() {
+		var err error
+		n, err = w.w.Write(p)
+		<-w.turn
+		written <- err
+	}()
+	select {
+	case err := <-written:
+		return n, err
+	case <-w.over:
+		return 0, errUnread
+	}
 }
 
-// Close does nothing: the writer is the caller's.
-func (*whole) Close() error { return nil }
+// Close lets go of all writers. The writer underneath is the caller's: a message on
+// its way stays so until that one takes it or fails.
+func (w *whole) Close() error {
+	w.once.Do(func() { close(w.over) })
+	return nil
+}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mcp"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox/sandboxtest"
@@ -125,6 +126,32 @@ func TestACallWithAnIDInUseKeepsNobodyWaiting(t *testing.T) {
 	}
 	if !strings.Contains(answers, `"stdout:\nfirst"`) || !strings.Contains(answers, `"stdout:\nnext"`) {
 		t.Errorf("got %s", answers)
+	}
+}
+
+// An id that is used again before its answer has been read may be free or in use.
+func TestAnIDThatIsUsedAgainAndAgainKeepsNobodyWaiting(t *testing.T) {
+	const rounds, again = 20, 200
+	r := newRaw(t, serve(t, memory(), nil))
+	r.says(initialize)
+	own := make(chan string, rounds)
+	go func() {
+		for r.lines.Scan() {
+			if strings.Contains(r.lines.Text(), `"id":10`) {
+				own <- r.lines.Text()
+			}
+		}
+	}()
+	for round := range rounds {
+		for range again {
+			r.send(calls(2, "reset"))
+		}
+		r.send(calls(1000+round, "reset"))
+		select {
+		case <-own:
+		case <-time.After(patience):
+			t.Fatalf("round %d: a call of its own id is not answered", round)
+		}
 	}
 }
 

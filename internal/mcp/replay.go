@@ -24,8 +24,10 @@ const (
 // replay keeps what was sent to clients over HTTP, until their session ends or
 // room is needed, so that a client whose connection was lost while a program ran
 // can ask for the rest (Last-Event-ID). A stream is what answers one request. It
-// is an sdk.EventStore; the SDK's own keeps an entry of every request that a
-// session has ever made, and has one session push out what others wait for.
+// stays when the sandbox is reset or an operator removes it: the answers are the
+// client's own, who has had them or may still ask. It is an sdk.EventStore; the
+// SDK's own keeps an entry of every request that a session has ever made, and has
+// one session push out what others wait for.
 type replay struct {
 	maxSession, max int
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -112,6 +113,38 @@ func TestAClientWhoseConnectionWasLostGetsItsAnswer(t *testing.T) {
 	if got := inSession(ctx, t, http.MethodDelete, address, session, ""); got.StatusCode != http.StatusNoContent {
 		t.Errorf("status %d", got.StatusCode)
 	}
+}
+
+// A replay that is not read has its stream until its client is gone.
+func TestAStreamThatIsBeingReplayedIsRefusedToOthersAtOnce(t *testing.T) {
+	address := listen(t, serve(t, memory(), nil), mcp.HTTP{})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	began := inSession(ctx, t, http.MethodPost, address, "", strings.Replace(initialize, "2025-06-18", "2025-11-25", 1))
+	session := began.Header.Get("Mcp-Session-Id")
+	_, _ = answer(t, began, "1")
+	inSession(ctx, t, http.MethodPost, address, session, initialized)
+	// What a connection does not hold.
+	pinged := inSession(ctx, t, http.MethodPost, address, session, `{"jsonrpc":"2.0","id":"`+strings.Repeat("x", 7<<20)+`","method":"ping"}`)
+	lines := bufio.NewScanner(pinged.Body)
+	lines.Buffer(nil, mcp.MaxMessage)
+	id, _ := event(t, lines)
+	if _, err := io.Copy(io.Discard, pinged.Body); err != nil {
+		t.Fatal(err)
+	}
+	first, lose := context.WithCancel(ctx)
+	defer lose()
+	if got := inSession(first, t, http.MethodGet, address, session, "", "Last-Event-ID", id); got.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", got.StatusCode)
+	}
+	if got := inSession(ctx, t, http.MethodGet, address, session, "", "Last-Event-ID", id); got.StatusCode != http.StatusConflict {
+		t.Errorf("status %d", got.StatusCode)
+	}
+	lose()
+	eventually(t, "the stream is free", func() bool {
+		again := inSession(ctx, t, http.MethodGet, address, session, "", "Last-Event-ID", id)
+		return again.StatusCode == http.StatusOK
+	})
 }
 
 // collected is a log that is written and read at the same time.

@@ -69,9 +69,11 @@ type Server struct {
 	// ended waits for the end of every session.
 	ended sync.WaitGroup
 
-	mu       sync.Mutex
-	closed   bool                            // guarded by mu
-	sessions map[*sdk.ServerSession]*session // guarded by mu
+	mu     sync.Mutex
+	closed bool // guarded by mu
+	// sessions are those that have had a call; nil stands for one that has been
+	// stopped before its first, which may be on its way. Guarded by mu.
+	sessions map[*sdk.ServerSession]*session
 }
 
 // New makes a server. Nothing is started. Errors are those of codeact.NewTool, and
@@ -122,12 +124,28 @@ func refuseAsking(tools []sandbox.Tool) error {
 // A client that closes its end in good order is no error. Its calls are served in
 // the order in which they arrive.
 func (s *Server) Serve(ctx context.Context, t sdk.Transport) error {
-	ss, err := s.sdk.Connect(ctx, arriving{t, new(line)}, nil)
+	return s.serve(ctx, s.arriving(t))
+}
+
+func (s *Server) arriving(t sdk.Transport) sdk.Transport {
+	return arriving{t, new(line), s.config.Logger}
+}
+
+// serve is Serve of a transport that gives calls their places.
+func (s *Server) serve(ctx context.Context, t sdk.Transport) error {
+	ss, err := s.sdk.Connect(ctx, t, nil)
 	if err != nil {
 		return err
 	}
-	defer context.AfterFunc(ctx, func() { s.close(ss) })()
+	closed := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		defer close(closed)
+		s.close(ss)
+	})
 	err = ss.Wait()
+	if !stop() {
+		<-closed
+	}
 	s.finish(ss)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -138,12 +156,20 @@ func (s *Server) Serve(ctx context.Context, t sdk.Transport) error {
 // ServeStreams serves one client that writes to in and reads from out, a message
 // a line of at most MaxMessage bytes. A line that is none is answered with an error
 // of JSON-RPC. When in has ended, what came before may be answered for drainTime
-// more.
+// more. An out that takes nothing holds nothing up for longer than that after the end
+// of ctx or of the server, or of in as far as it is read; a Write of it that is under
+// way then is left behind.
 func (s *Server) ServeStreams(ctx context.Context, in io.Reader, out io.Writer) error {
-	answers := &whole{w: out}
+	answers := newWhole(out)
+	for _, life := range []context.Context{ctx, s.life} {
+		defer context.AfterFunc(life, func() {
+			time.AfterFunc(drainTime, func() { _ = answers.Close() })
+		})()
+	}
 	messages := newLines(in, answers, MaxMessage, s.config.Logger)
 	// Lines are bounded already.
-	return s.Serve(ctx, draining{&sdk.IOTransport{Reader: io.NopCloser(messages), Writer: answers, MaxLineLength: -1}, drainTime})
+	streams := &sdk.IOTransport{Reader: io.NopCloser(messages), Writer: answers, MaxLineLength: -1}
+	return s.serve(ctx, draining{s.arriving(streams), drainTime})
 }
 
 // Close ends every session and waits until its sandbox is gone, as far as the
@@ -159,14 +185,16 @@ func (s *Server) Close() {
 	s.ended.Wait()
 }
 
-// cancel stops what runs in a session.
+// cancel stops what runs in a session, and what would. finish must follow, unless the
+// server is closed.
 func (s *Server) cancel(ss *sdk.ServerSession) {
 	s.mu.Lock()
-	of := s.sessions[ss]
-	s.mu.Unlock()
-	if of != nil {
+	defer s.mu.Unlock()
+	if of := s.sessions[ss]; of != nil {
 		of.end()
+		return
 	}
+	s.sessions[ss] = nil
 }
 
 // close ends a session: what runs in it first, since the session waits for its
@@ -198,15 +226,18 @@ func (s *Server) live() (n int) {
 var errClosed = errors.New("the server is closing")
 
 // session gives the session's side of the sandboxes; its end is awaited from
-// the first call on, which came as told.
+// the first call on, which came as told. The error is errClosed, errOver or that of
+// codeact.NewTool.
 func (s *Server) session(ss *sdk.ServerSession, came *arrival) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, errClosed
 	}
-	if of := s.sessions[ss]; of != nil {
+	if of, known := s.sessions[ss]; of != nil {
 		return of, nil
+	} else if known {
+		return nil, errOver
 	}
 	var l *line
 	if came != nil {
@@ -230,13 +261,14 @@ func (s *Server) finish(ss *sdk.ServerSession) {
 	s.mu.Lock()
 	of := s.sessions[ss]
 	s.mu.Unlock()
-	if of == nil {
-		return
+	if of != nil {
+		of.finish()
 	}
-	of.finish()
 	s.mu.Lock()
-	delete(s.sessions, ss)
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	if s.sessions[ss] == of { // not another one's, of a client whose end was refused
+		delete(s.sessions, ss)
+	}
 }
 
 // clientName is what a client calls itself; empty when it has not said.
@@ -256,8 +288,9 @@ func (s *Server) Quiesce(ctx context.Context, key sandbox.Key) (release func(), 
 }
 
 // Purge disposes of the sandbox of a session, which goes on with another one,
-// after the end of the program in it. The error is ctx's, and then nothing was
-// disposed of.
+// after the end of the program in it. What its programs have printed its client can
+// ask for again over HTTP, as long as the session lasts. The error is ctx's, and then
+// nothing was disposed of.
 func (s *Server) Purge(ctx context.Context, scope, threadID string) (sandbox.ScopePurge, error) {
 	release, err := s.fence.HoldThread(ctx, scope, threadID)
 	if err != nil {

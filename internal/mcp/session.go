@@ -104,11 +104,9 @@ type visitKey struct{}
 func (of *session) enter(ctx context.Context, came *arrival) (context.Context, *visit, func(), error) {
 	if came == nil {
 		came = &arrival{}
+		came.place, came.err = of.line.join()
 	}
 	p, err := came.place, came.err
-	if p == nil && err == nil {
-		p, err = of.line.join()
-	}
 	if err != nil {
 		return nil, nil, nil, err
 	}

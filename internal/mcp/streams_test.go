@@ -3,9 +3,12 @@ package mcp_test
 import (
 	"bufio"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mcp"
 )
@@ -105,6 +108,73 @@ func TestWhatWasAskedBeforeTheEndIsAnswered(t *testing.T) {
 	}
 	if err := await(t, r.ended); err != nil {
 		t.Errorf("the session ended with %v", err)
+	}
+}
+
+// A pipe that nobody reads keeps its writer for ever.
+func TestASessionEndsThoughItsAnswersAreNotTaken(t *testing.T) {
+	for name, end := range map[string]func(s *mcp.Server, cancel func(), r *raw){
+		"by its context": func(_ *mcp.Server, cancel func(), r *raw) {
+			r.send("what is no message")
+			cancel()
+		},
+		"by its server": func(s *mcp.Server, _ func(), _ *raw) { s.Close() },
+		"by its client": func(_ *mcp.Server, _ func(), r *raw) { _ = r.to.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, memory(), nil)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			in, to := io.Pipe()
+			from, out := io.Pipe()
+			r := &raw{t: t, to: to, lines: bufio.NewScanner(from), ended: make(chan error, 1)}
+			go func() { r.ended <- s.ServeStreams(ctx, in, out) }()
+			t.Cleanup(func() { _, _ = to.Close(), from.Close() })
+			r.says(initialize)
+			r.send(calls(2, "x", "reset"))
+			if _, err := from.Read(make([]byte, 1)); err != nil { // and of what follows nothing
+				t.Fatal(err)
+			}
+			end(s, cancel, r)
+			// Of its server's end the SDK makes an error, when there is an answer to write.
+			if err := await(t, r.ended); !errors.Is(err, ctx.Err()) && name != "by its server" {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// Programs in line, subscriptions and calls that find no place in line keep nobody
+// from cancelling.
+func TestAClientWithManyRequestsCanCancel(t *testing.T) {
+	const many = 100
+	b := memory()
+	gate := stuck(b)
+	defer gate.Release()
+	r := newRaw(t, serve(t, b, nil))
+	r.says(initialize)
+	r.send(calls(2, "x"))
+	<-gate.Entered()
+	answers := make(chan string, 4*many)
+	go func() {
+		for r.lines.Scan() {
+			answers <- r.lines.Text()
+		}
+	}()
+	for n := range many {
+		r.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"subscriptions/listen","params":{"notifications":{"toolsListChanged":true}}}`, 2000+n))
+		r.send(calls(1000+n, "reset"))
+	}
+	r.send(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":2}}`)
+	for late := time.After(patience); ; {
+		select {
+		case got := <-answers:
+			if strings.Contains(got, `"id":2,"error":{"code":-32800`) {
+				return
+			}
+		case <-late:
+			t.Fatal("the cancelled program is not answered")
+		}
 	}
 }
 
