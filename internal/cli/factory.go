@@ -7,8 +7,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
+	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/streams"
 )
 
@@ -82,24 +85,31 @@ type SignalError struct{ Signal os.Signal }
 func (e *SignalError) Error() string { return e.Signal.String() }
 
 // Interruptible gives a context that the first signal ends, with a
-// *SignalError as its cause. From then on signals have their ordinary effect,
-// so that a second one kills a program that does not come to its end. release
-// must be called.
+// *SignalError as its cause. A moment later (exits.Echo) signals have their
+// ordinary effect, so that a second one kills a program that does not come to
+// its end. release must be called.
 func (f *Factory) Interruptible(parent context.Context) (ctx context.Context, release func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	c, stop := f.Signals()
+	released := make(chan struct{})
 	go func() {
 		select {
 		case s := <-c:
-			stop()
 			cancel(&SignalError{s})
 		case <-ctx.Done():
+			return
+		}
+		select {
+		case <-time.After(exits.Echo):
+			stop()
+		case <-released:
 		}
 	}()
-	return ctx, func() {
+	return ctx, sync.OnceFunc(func() {
+		close(released)
 		stop()
 		cancel(nil)
-	}
+	})
 }
 
 // StopCause gives why ctx was ended if that decides how the program ends: a

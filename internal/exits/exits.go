@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"syscall"
+	"time"
 )
 
 // UsageError is a command line that makes no sense.
@@ -19,6 +20,11 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Usagef makes a UsageError.
 func Usagef(format string, args ...any) error { return &UsageError{fmt.Errorf(format, args...)} }
+
+// Echo is how long after a signal that asks a program to end another one is taken
+// for the same: timeout(1) tells the process and then its group, where it is
+// again. One that comes later ends the process at once.
+const Echo = 100 * time.Millisecond
 
 // Signal is 128 plus the number of a signal, as a shell reports it; one without a
 // number counts as an interrupt.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/exits"
@@ -127,18 +128,24 @@ func withSignals(ctx context.Context, work func(context.Context) error) error {
 		}
 	}
 	defer signal.Stop(signals)
-	watched := make(chan struct{})
+	watched, worked := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(watched)
 		select {
 		case s := <-signals:
 			cancel(&SignalError{s})
-			// The next one is not waited for: it ends the process.
+			// The next one is not waited for: it ends the process. It may be the
+			// same one, though: timeout(1) tells the process and then its group.
+			select {
+			case <-time.After(exits.Echo):
+			case <-worked:
+			}
 			signal.Stop(signals)
 		case <-ctx.Done():
 		}
 	}()
 	err := work(ctx)
+	close(worked)
 	ended := context.Cause(ctx)
 	cancel(nil)
 	<-watched
