@@ -42,6 +42,7 @@ func FuzzAnEntryFitsAndSaysThatThereIsMore(f *testing.F) {
 	f.Add(strings.Repeat("e\u0301", 90), 9)
 	f.Add("a"+strings.Repeat("\u0301", 300), 9)
 	f.Add(strings.Repeat("word ", 20), 1)
+	f.Add("000-", 1)
 	f.Fuzz(func(t *testing.T, text string, room int) {
 		room = 2 + (room&0xff+0x100)&0xff
 		text = view.Sentence(text)

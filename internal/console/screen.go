@@ -320,7 +320,16 @@ func wrapEntry(text string, room int) []string {
 
 // wrap breaks a safe text into lines: at spaces where it can, else anywhere.
 func wrap(text string, width int) []string {
-	return strings.Split(ansi.Wrap(text, max(1, width), ""), "\n")
+	width = max(1, width)
+	var lines []string
+	for line := range strings.SplitSeq(ansi.Wrap(text, width, ""), "\n") {
+		// Wrap leaves a hyphen behind a word that fills the line.
+		if ansi.StringWidth(line) > width {
+			line = ansi.Hardwrap(line, width, true)
+		}
+		lines = append(lines, strings.Split(line, "\n")...)
+	}
+	return lines
 }
 
 func plural(n int, noun string) string {
