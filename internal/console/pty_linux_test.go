@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/terminaltest"
 )
 
@@ -120,6 +122,10 @@ func TestEveryKeyDoesWhatTheTableSaysOnARealTerminal(t *testing.T) {
 	}
 	if !strings.Contains(c.Output(), "\x1b]52;c;aWQtMDc=") {
 		t.Error("y has not copied id-07 with OSC 52")
+	}
+	// Or a slow line shows half of one and half of the next.
+	if !strings.Contains(c.Output(), ansi.SetModeSynchronizedOutput) {
+		t.Error("a terminal that can hold its screen until a frame is whole is not asked to")
 	}
 	c.Types(typed["ctrl+z"])
 	c.Until("leaving the alternate screen", func() bool { return strings.Contains(c.Output(), "\x1b[?1049l") })

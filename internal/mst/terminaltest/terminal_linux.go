@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/charmbracelet/x/ansi"
 	"github.com/charmbracelet/x/vt"
 	"github.com/creack/pty"
 	"golang.org/x/sys/unix"
@@ -27,6 +28,7 @@ type Terminal struct {
 	emu  *vt.SafeEmulator
 	// drawing guards the screen, which the emulator's own lock does not.
 	drawing sync.Mutex
+	held    *string // by drawing: the screen until the frame under way is whole
 	done    chan error
 	away    time.Duration
 
@@ -73,6 +75,7 @@ func Play(t testing.TB, width, height int, cmd *exec.Cmd, options ...Option) *Te
 	for _, option := range options {
 		option(c)
 	}
+	c.holdFrames()
 	c.Resize(width, height)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = side, side, side
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -110,6 +113,29 @@ func Play(t testing.TB, width, height int, cmd *exec.Cmd, options ...Option) *Te
 		_ = tty.Close()
 	})
 	return c
+}
+
+// holdFrames has the screen change a whole frame at a time for a program that
+// says where its frames begin and end, as terminals with synchronized output
+// (DEC private mode 2026) do. Without it a look at the screen may meet half of
+// one.
+func (c *Terminal) holdFrames() {
+	// The emulator says of modes that were switched that it knows them.
+	_, _ = c.emu.WriteString(ansi.ResetModeSynchronizedOutput)
+	// Called while the emulator draws, so its lock and drawing are held.
+	c.emu.SetCallbacks(vt.Callbacks{
+		EnableMode: func(mode ansi.Mode) {
+			if mode == ansi.ModeSynchronizedOutput && c.held == nil {
+				screen := c.emu.Emulator.String()
+				c.held = &screen
+			}
+		},
+		DisableMode: func(mode ansi.Mode) {
+			if mode == ansi.ModeSynchronizedOutput {
+				c.held = nil
+			}
+		},
+	})
 }
 
 // answer has the emulator answer what the program asks a terminal.
@@ -159,6 +185,9 @@ func (c *Terminal) Resize(width, height int) {
 func (c *Terminal) Screen() string {
 	c.drawing.Lock()
 	defer c.drawing.Unlock()
+	if c.held != nil {
+		return *c.held
+	}
 	return c.emu.String()
 }
 
@@ -263,6 +292,11 @@ func (c *Terminal) Sane() {
 			return strings.LastIndex(out, m.on) <= strings.LastIndex(out, m.off)
 		})
 	}
+	c.Until("the end of the last frame", func() bool {
+		c.drawing.Lock()
+		defer c.drawing.Unlock()
+		return c.held == nil
+	})
 	if left := c.Unread(); left != "" {
 		c.t.Errorf("%q is left for who reads next", left)
 	}
