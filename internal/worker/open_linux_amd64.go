@@ -20,11 +20,6 @@ type machine struct {
 	code *os.File
 }
 
-// Open is the Opener for the engines of this machine.
-func Open(ctx context.Context, s wire.Start) (Machine, wire.Ready, error) {
-	return new(machine).serve(ctx, s)
-}
-
 func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 	var err error
 	if m.platform, _, err = host.Open(cmp.Or(s.Engine, host.KVM)); err != nil {
