@@ -93,7 +93,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	js, err := runAll(ctx, o, p, list)
+	js, err := runAll(ctx, o, p, m, list)
 	if err != nil {
 		return err
 	}

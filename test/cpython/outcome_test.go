@@ -136,3 +136,40 @@ func TestACancelledRunHasNoOutcomes(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAModuleThatFailsOnOneSideIsRunOnceMore(t *testing.T) {
+	fails := []string{`{"start":0,"id":"m.a"}`, `{"done":0,"outcome":"fail","reason":"too late"}`, `{"end":1}`}
+	passes := []string{`{"start":0,"id":"m.a"}`, `{"done":0,"outcome":"pass"}`, `{"end":1}`}
+	for name, tt := range map[string]struct {
+		before    Tests
+		second    []string
+		again     bool
+		different int
+	}{
+		"late":      {Tests{"m.a": {Fail, "too late"}}, passes, true, 0},
+		"wrong":     {Tests{"m.a": {Fail, "too late"}}, fails, true, 1},
+		"equal":     {Tests{"m.a": {Pass, ""}}, nil, false, 0},
+		"explained": {Tests{"m.a": {Pass, ""}, "m.known": {Fail, "no such thing"}}, nil, false, 1},
+		"crash":     {Tests{"m.a": {Fail, "too late"}, "m.b": {Crash, "gone"}}, nil, false, 2},
+		"hang":      {Tests{"m.a": {Stall, "gone"}}, nil, false, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := Manifest{{Module: "m", Test: "known", Guest: []Outcome{Fail}, Native: []Outcome{Absent}}}
+			j := &judged{module: "m", guest: tt.before, native: Tests{"m.a": {Pass, ""}}}
+			var said []string
+			o := options{limits: Limits{Module: time.Minute, Stall: time.Minute}, say: func(s string) { said = append(said, s) }}
+			again := m.shaky(j)
+			if again {
+				if err := j.repeat(t.Context(), &scripted{prints: [][]string{tt.second}}, &scripted{prints: [][]string{passes}}, o); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if n := len(compare("m", j.guest, j.native)); again != tt.again || n != tt.different {
+				t.Errorf("run again: %v, want %v; %d differences, want %d", again, tt.again, n, tt.different)
+			}
+			if settled := again && tt.different == 0; settled != (len(said) == 1) {
+				t.Errorf("said %q", said)
+			}
+		})
+	}
+}
