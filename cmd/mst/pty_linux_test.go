@@ -301,6 +301,7 @@ func TestAQuestionAtThePromptIsAnsweredByAPerson(t *testing.T) {
 				t.Errorf("exit status %d, want %d", status, r.status)
 			}
 			c.Sees(r.want)
+			c.Until("a new line for the shell's prompt", func() bool { return strings.HasSuffix(c.Output(), "\n") })
 		})
 	}
 }

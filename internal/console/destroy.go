@@ -2,14 +2,12 @@ package console
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 
 	"charm.land/bubbles/v2/textinput"
 	tea "charm.land/bubbletea/v2"
 
-	"github.com/maf-sandbox/maf-sandbox-go/control"
 	"github.com/maf-sandbox/maf-sandbox-go/internal/mst/view"
 )
 
@@ -27,7 +25,7 @@ func (m *model) openDispose() tea.Cmd {
 	case r == nil:
 		m.say(toneWarn, noSelection)
 	case r.ambiguous:
-		m.say(toneBad, "Several sandboxes have this id; exact disposal is refused. Purge the conversation instead.")
+		m.say(toneBad, "Several sandboxes have this id; exact disposal is refused. p purges instead.")
 	default:
 		m.dialog = &disposeDialog{target: *r}
 	}
@@ -69,18 +67,6 @@ func (d *disposeDialog) body(m *model, width int) []string {
 		lines = append(lines, m.theme.dim.Render(line))
 	}
 	return lines
-}
-
-// unknown counts the hosts that did not answer well and may still have
-// sandboxes. One that is gone has none.
-func (m *model) unknown() int {
-	n := 0
-	for _, host := range m.hosts {
-		if host.failed() && !errors.Is(host.err, control.ErrGone) {
-			n++
-		}
-	}
-	return n
 }
 
 // absentLines warn of hosts that do not answer, and of what that leads to. One

@@ -115,9 +115,9 @@ func (m *model) scrollKey(name string) bool {
 		s.from--
 	case "down", "j":
 		s.from++
-	case "pgup":
+	case "pgup", "ctrl+b":
 		s.from -= m.height / 2
-	case "pgdown":
+	case "pgdown", "ctrl+f":
 		s.from += m.height / 2
 	case "home", "g":
 		s.from = 0
@@ -164,7 +164,7 @@ func (*helpDialog) body(m *model, width int) []string {
 }
 
 // helpKey is the width of the keys in the help.
-const helpKey = 11
+const helpKey = 13
 
 func (d *helpDialog) foot(m *model, _ int) []string { return []string{m.buttonLine(d, -1)} }
 

@@ -90,7 +90,7 @@ func TestNoLineIsWiderThanTheScreen(t *testing.T) {
 	for _, hosts := range []func() *fakeHosts{demo, hostile} {
 		for width := minWidth; width <= 150; width += 1 + width%7 {
 			d := drive(t, hosts(), width, 20)
-			for _, key := range []string{"", "w", "d", "esc", "p", "esc", "?", "esc", "tab"} {
+			for _, key := range []string{"", "w", "d", "esc", "p", "esc", "?", "esc", "tab", "l"} {
 				if key != "" {
 					d.press(key)
 				}

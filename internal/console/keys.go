@@ -48,32 +48,28 @@ func bindings() []binding {
 			}
 			return nil
 		}},
-		{[]string{"l"}, "l", "Look", "show or hide the activity log", "", 0, func(m *model) tea.Cmd {
-			if m.showLog = !m.showLog; !m.showLog && m.focus == paneLog {
-				m.focus = paneTable
-			}
-			m.clamp()
-			return nil
-		}},
+		{[]string{"l"}, "l", "Look", "show or hide the activity log", "Log", 8, func(m *model) tea.Cmd { m.toggleLog(); return nil }},
 		{[]string{"tab"}, "tab", "Move", "to the next pane", "", 0, func(m *model) tea.Cmd { m.cycleFocus(1); return nil }},
 		{[]string{"shift+tab"}, "shift+tab", "Move", "to the pane before", "", 0, func(m *model) tea.Cmd { m.cycleFocus(-1); return nil }},
 		{[]string{"enter"}, "enter", "Move", "to the details, and back", "", 0, func(m *model) tea.Cmd {
 			if m.focus == paneTable {
-				m.focus = paneDetail
+				m.setFocus(paneDetail)
 			} else {
-				m.focus = paneTable
+				m.setFocus(paneTable)
 			}
 			return nil
 		}},
 		{[]string{"up", "k"}, "↑ k", "Move", "up", "", 0, func(m *model) tea.Cmd { m.move(-1); return nil }},
 		{[]string{"down", "j"}, "↓ j", "Move", "down", "", 0, func(m *model) tea.Cmd { m.move(1); return nil }},
-		{[]string{"pgup"}, "pgup", "Move", "a page up", "", 0, func(m *model) tea.Cmd { m.move(-m.page()); return nil }},
-		{[]string{"pgdown"}, "pgdn", "Move", "a page down", "", 0, func(m *model) tea.Cmd { m.move(m.page()); return nil }},
+		{[]string{"pgup", "ctrl+b"}, "pgup ctrl+b", "Move", "a page up", "", 0, func(m *model) tea.Cmd { m.move(-m.page()); return nil }},
+		{[]string{"pgdown", "ctrl+f"}, "pgdn ctrl+f", "Move", "a page down", "", 0, func(m *model) tea.Cmd { m.move(m.page()); return nil }},
 		{[]string{"home", "g"}, "home g", "Move", "to the first", "", 0, func(m *model) tea.Cmd { m.move(-farAway); return nil }},
 		{[]string{"end", "G"}, "end G", "Move", "to the last", "", 0, func(m *model) tea.Cmd { m.move(farAway); return nil }},
 		{[]string{"?"}, "?", "Program", "this help", "Help", 0, func(m *model) tea.Cmd { m.dialog = &helpDialog{}; return nil }},
 		{[]string{"esc"}, "esc", "Program", "back: take the filter away, leave a pane", "", 0, func(m *model) tea.Cmd { m.back(); return nil }},
 		{[]string{"q", "ctrl+c"}, "q ctrl+c", "Program", "quit", "Quit", 3, func(*model) tea.Cmd { return tea.Quit }},
+		// What other programs write to the terminal stays on the screen otherwise.
+		{[]string{"ctrl+l"}, "ctrl+l", "Program", "draw the screen anew", "", 0, func(*model) tea.Cmd { return tea.ClearScreen }},
 		{[]string{"ctrl+z"}, "ctrl+z", "Program", "suspend, until fg", "", 0, func(m *model) tea.Cmd { return m.suspend }},
 	}
 }
@@ -84,12 +80,15 @@ const farAway = 1 << 30
 // pressed gives a key to whoever it is for.
 func (m *model) pressed(msg tea.KeyPressMsg) tea.Cmd {
 	name := msg.String()
-	// These two always work: nobody is to be locked in.
-	if name == "ctrl+c" {
+	// These always work: nobody is to be locked in, or to act on a screen that
+	// cannot be read.
+	switch name {
+	case "ctrl+c":
 		return tea.Quit
-	}
-	if name == "ctrl+z" {
+	case "ctrl+z":
 		return m.suspend
+	case "ctrl+l":
+		return tea.ClearScreen
 	}
 	switch {
 	case m.layout().tooSmall:
@@ -125,7 +124,8 @@ func (m *model) pasted(msg tea.PasteMsg) tea.Cmd {
 }
 
 func (m *model) openFilter() tea.Cmd {
-	m.filtering, m.focus = true, paneTable
+	m.filtering = true
+	m.setFocus(paneTable)
 	return m.filter.Focus()
 }
 
@@ -164,12 +164,11 @@ func (m *model) setQuery() {
 func (m *model) back() {
 	switch {
 	case m.focus != paneTable:
-		m.focus = paneTable
+		m.setFocus(paneTable)
 	case m.filter.Value() != "":
 		m.filter.SetValue("")
 		m.setQuery()
 	}
-	m.clamp()
 }
 
 func (m *model) copyID() tea.Cmd {
@@ -216,11 +215,30 @@ func (m *model) sortable() []string {
 
 func (m *model) cycleFocus(step int) {
 	panes := []pane{paneTable, paneDetail}
-	if m.layout().log.h > 0 {
+	if m.showLog {
 		panes = append(panes, paneLog)
 	}
 	at := max(0, slices.Index(panes, m.focus))
-	m.focus = panes[(at+step+len(panes))%len(panes)]
+	m.setFocus(panes[(at+step+len(panes))%len(panes)])
+}
+
+// setFocus gives a pane the focus, and its place where there is no room for all.
+func (m *model) setFocus(p pane) {
+	m.focus = p
+	m.clamp()
+}
+
+// toggleLog shows the log, or hides it: where there is no room for it beside the
+// others it is there as long as it has the focus.
+func (m *model) toggleLog() {
+	shown := m.layout().log.h > 0
+	m.showLog = !shown || !m.logFits()
+	switch {
+	case shown && m.focus == paneLog:
+		m.focus = paneTable
+	case !shown && !m.logFits():
+		m.focus = paneLog
+	}
 	m.clamp()
 }
 

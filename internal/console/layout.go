@@ -18,7 +18,10 @@ const (
 	// stackHeight is the body height from which the details stand below the
 	// table; below that they take its place.
 	stackHeight = 16
-	// logHeight is what the log has, from a body of logBody lines on.
+	// chrome is what stands around the body: header, status and footer.
+	chrome = 3
+	// logHeight is what the log has, from a body of logBody lines on; below that
+	// it takes the place of all others when it has the focus.
 	logHeight, logBody = 6, 22
 	// frame is what a pane's border takes of its height and width; tableFrame
 	// is that and the line of titles.
@@ -43,7 +46,11 @@ func arrangeScreen(width, height int, focus pane, wide, showLog bool) layout {
 		return layout{tooSmall: true}
 	}
 	l := layout{status: height - 2, footer: height - 1}
-	body := rect{0, 1, width, height - 3}
+	body := rect{0, 1, width, height - chrome}
+	if focus == paneLog && body.h < logBody {
+		l.log = body
+		return l
+	}
 	if showLog && body.h >= logBody {
 		l.log = rect{0, body.y + body.h - logHeight, width, logHeight}
 		body.h -= logHeight
@@ -70,6 +77,9 @@ func arrangeScreen(width, height int, focus pane, wide, showLog bool) layout {
 func (m *model) layout() layout {
 	return arrangeScreen(m.width, m.height, m.focus, m.wide, m.showLog)
 }
+
+// logFits says whether there is room for the log beside the others.
+func (m *model) logFits() bool { return m.height-chrome >= logBody }
 
 func compareManifests(a, b control.Manifest) int {
 	return cmp.Or(cmp.Compare(a.SourceID, b.SourceID), cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ProcessID, b.ProcessID))

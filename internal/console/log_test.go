@@ -65,7 +65,7 @@ func FuzzAnEntryFitsAndSaysThatThereIsMore(f *testing.F) {
 // A host's message may be of 4 KiB, and all lines of the log are shown again at
 // every key.
 func TestALongLogIsWrappedOnceForAWidth(t *testing.T) {
-	m := &model{theme: newTheme(true)}
+	m := &model{theme: newTheme(true, false)}
 	for range maxLog {
 		m.log = append(m.log, entry{at: time.Unix(0, 0), text: strings.Repeat("界 ", 1000), tone: toneWarn})
 	}
@@ -92,7 +92,7 @@ func TestALongLogIsWrappedOnceForAWidth(t *testing.T) {
 func BenchmarkScrolledLog(b *testing.B) {
 	for name, widths := range map[string]int{"same": 1, "resized": 2} {
 		b.Run(name, func(b *testing.B) {
-			m := &model{theme: newTheme(true), logScroll: 1 << 20}
+			m := &model{theme: newTheme(true, false), logScroll: 1 << 20}
 			for range maxLog {
 				m.log = append(m.log, entry{at: time.Unix(0, 0), text: strings.Repeat(`\u200b界 `, 4096/11), tone: toneWarn})
 			}

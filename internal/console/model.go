@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"charm.land/bubbles/v2/textinput"
@@ -22,19 +21,6 @@ const (
 	paneDetail
 	paneLog
 )
-
-// hostState is what is known of a host.
-type hostState struct {
-	manifest control.Manifest
-	// asking: a question is under way. again: ask once more when it is
-	// answered, however often that was wanted meanwhile.
-	asking, again bool
-	answered      bool
-	at            time.Time // of the last answer
-	rows          []*row
-	history       histories
-	err           error
-}
 
 // notice is the message of the status line.
 type notice struct {
@@ -54,6 +40,8 @@ type model struct {
 	interval time.Duration
 	suspend  tea.Cmd
 	theme    theme
+	// light and few are what the terminal said of its background and colours.
+	light, few bool
 
 	width, height int
 
@@ -95,7 +83,7 @@ type model struct {
 
 func newModel(ctx context.Context, source Hosts, now func() time.Time, interval time.Duration) *model {
 	m := &model{
-		ctx: ctx, source: source, now: now, interval: interval, suspend: tea.Suspend, theme: newTheme(true),
+		ctx: ctx, source: source, now: now, interval: interval, suspend: tea.Suspend, theme: newTheme(true, false),
 		hosts: make(map[control.Manifest]*hostState), index: -1, showLog: true,
 	}
 	m.order, _ = view.ParseOrder("source") // it is a column
@@ -182,11 +170,6 @@ func (m *model) refreshAsked() tea.Cmd {
 	return m.refreshNow()
 }
 
-// waiting are the hosts that are being asked.
-func (m *model) waiting() []*hostState {
-	return slices.DeleteFunc(m.sortedHosts(), func(host *hostState) bool { return !host.asking })
-}
-
 func (m *model) ask(host *hostState) tea.Cmd {
 	host.asking, host.again = true, false
 	ctx, source, manifest := m.ctx, m.source, host.manifest
@@ -203,7 +186,11 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		m.width, m.height = msg.Width, msg.Height
 		m.clamp()
 	case tea.BackgroundColorMsg:
-		m.theme = newTheme(msg.IsDark())
+		m.light = !msg.IsDark()
+		m.theme = newTheme(!m.light, m.few)
+	case tea.ColorProfileMsg:
+		m.few = hasFewColours(msg)
+		m.theme = newTheme(!m.light, m.few)
 	case tickMsg:
 		if m.paused {
 			return m, m.tick()
@@ -269,11 +256,12 @@ func (m *model) answered(msg answeredMsg) tea.Cmd {
 	if host == nil {
 		return nil // it went meanwhile
 	}
-	if msg.err != nil && !host.failed() {
-		m.note(toneWarn, "host "+host.manifest.SourceID+": "+msg.err.Error())
+	// That it has ended is news of a host that did not answer before, too.
+	if msg.err != nil && (!host.failed() || errors.Is(msg.err, control.ErrGone) && !host.gone()) {
+		m.note(toneWarn, host.name()+": "+msg.err.Error())
 	}
 	if msg.err == nil && host.failed() {
-		m.note(toneGood, "host "+host.manifest.SourceID+" answers again")
+		m.note(toneGood, host.name()+" answers again")
 	}
 	host.asking, host.answered, host.at, host.rows, host.err = false, true, m.now(), msg.rows, msg.err
 	host.history.add(host.rows)
@@ -284,29 +272,6 @@ func (m *model) answered(msg answeredMsg) tea.Cmd {
 	}
 	m.wanted = m.wanted && (m.looking || len(m.waiting()) > 0)
 	return nil
-}
-
-func (h *hostState) failed() bool { return h.err != nil }
-
-// sortedHosts are the hosts in the order of their names.
-func (m *model) sortedHosts() []*hostState {
-	hosts := make([]*hostState, 0, len(m.hosts))
-	for _, host := range m.hosts {
-		hosts = append(hosts, host)
-	}
-	slices.SortFunc(hosts, func(a, b *hostState) int { return compareManifests(a.manifest, b.manifest) })
-	return hosts
-}
-
-// unavailable counts the hosts that did not answer well.
-func (m *model) unavailable() int {
-	n := 0
-	for _, host := range m.hosts {
-		if host.failed() {
-			n++
-		}
-	}
-	return n
 }
 
 // rebuild makes the rows anew from what hosts said, the filter and the order.
@@ -348,7 +313,11 @@ func (m *model) current() *row {
 
 // clamp keeps the selection on the screen.
 func (m *model) clamp() {
-	visible := max(1, m.layout().table.h-tableFrame)
+	l := m.layout()
+	if l.table.h == 0 {
+		return // it stands where it stood when it is seen again
+	}
+	visible := max(1, l.table.h-tableFrame)
 	m.offset = min(m.offset, max(0, len(m.rows)-visible))
 	if m.index >= 0 {
 		m.offset = min(max(m.offset, m.index-visible+1), m.index)
@@ -366,7 +335,7 @@ func (m *model) note(t tone, text string) {
 	e := entry{at: m.now(), text: view.Sentence(text), tone: t}
 	m.log = append(m.log, e)
 	if m.logScroll > 0 { // who reads older lines goes on reading them
-		m.logScroll += len(e.wrapped(m.layout().log.w - frame))
+		m.logScroll += len(e.wrapped(m.width - frame))
 	}
 	m.log = m.log[max(0, len(m.log)-maxLog):]
 }
@@ -386,7 +355,7 @@ func (m *model) begin(doing string) {
 // confirmed it.
 func (m *model) dispose(record control.Record) tea.Cmd {
 	m.begin("Disposing " + short(record.InstanceID) + "…")
-	m.note(toneInfo, "dispose "+record.LogicalName()+" "+record.InstanceID)
+	m.note(toneInfo, "dispose "+view.Name(record.LogicalName())+" "+view.Name(record.InstanceID))
 	ctx, source := m.ctx, m.source
 	return func() tea.Msg {
 		result, err := source.Dispose(ctx, record.InstanceID, control.DefaultTimeout)
@@ -400,7 +369,7 @@ func (m *model) disposed(msg disposedMsg) tea.Cmd {
 	case msg.err != nil:
 		m.tell(toneBad, "Disposal failed: "+msg.err.Error())
 	case msg.result.Status == control.Disposed:
-		m.tell(toneGood, msg.result.Message+" "+msg.record.LogicalName())
+		m.tell(toneGood, msg.result.Message+" "+view.Name(msg.record.LogicalName()))
 	default:
 		m.tell(toneBad, msg.result.Message)
 	}
@@ -411,7 +380,7 @@ func (m *model) disposed(msg disposedMsg) tea.Cmd {
 // confirmed it.
 func (m *model) purge(scope, thread string) tea.Cmd {
 	m.begin("Purging " + view.Name(scope+"/"+thread) + "…")
-	m.note(toneInfo, "purge "+scope+"/"+thread)
+	m.note(toneInfo, "purge "+view.Name(scope+"/"+thread))
 	ctx, source := m.ctx, m.source
 	return func() tea.Msg {
 		result, failures, err := source.Purge(ctx, scope, thread, control.DefaultTimeout)
@@ -422,7 +391,7 @@ func (m *model) purge(scope, thread string) tea.Cmd {
 func (m *model) purged(msg purgedMsg) tea.Cmd {
 	m.disposing, m.doing = false, ""
 	for _, failure := range msg.failures {
-		m.note(toneWarn, failure.SourceID+": "+failure.Message)
+		m.note(toneWarn, view.Name(failure.SourceID)+": "+failure.Message)
 	}
 	switch {
 	case errors.Is(msg.err, context.Canceled):

@@ -342,7 +342,7 @@ func TestEveryKeyOfTheTableDoesSomethingAndIsInTheHelp(t *testing.T) {
 				switch b.shown {
 				case "esc":
 				case "shift+tab", "tab":
-				case "pgup", "home g", "↑ k":
+				case "pgup ctrl+b", "home g", "↑ k":
 					d.press("end")
 				}
 				before := fingerprint(d)

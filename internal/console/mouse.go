@@ -20,12 +20,12 @@ func (m *model) clicked(msg tea.MouseClickMsg) tea.Cmd {
 	}
 	switch {
 	case l.table.has(msg.X, msg.Y):
-		m.focus = paneTable
+		m.setFocus(paneTable)
 		m.clickedTable(msg.X-l.table.x-1, msg.Y-l.table.y-1, l.table.h-frame)
 	case l.detail.has(msg.X, msg.Y):
-		m.focus = paneDetail
+		m.setFocus(paneDetail)
 	case l.log.has(msg.X, msg.Y):
-		m.focus = paneLog
+		m.setFocus(paneLog)
 	}
 	return nil
 }

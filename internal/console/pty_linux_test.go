@@ -18,6 +18,7 @@ import (
 var typed = map[string]string{
 	"up": "\x1b[A", "down": "\x1b[B", "pgup": "\x1b[5~", "pgdown": "\x1b[6~", "home": "\x1b[H", "end": "\x1b[F",
 	"tab": "\t", "shift+tab": "\x1b[Z", "enter": "\r", "esc": "\x1b", "space": " ", "ctrl+c": "\x03", "ctrl+z": "\x1a",
+	"ctrl+b": "\x02", "ctrl+f": "\x06", "ctrl+l": "\x0c",
 }
 
 func playGrowing(t *testing.T, interval time.Duration) *terminaltest.Terminal {
@@ -64,6 +65,8 @@ func TestEveryKeyDoesWhatTheTableSaysOnARealTerminal(t *testing.T) {
 		{"k", selects("t-01")},
 		{"pgdown", selects("t-2")},
 		{"pgup", selects("t-01")},
+		{"ctrl+f", selects("t-2")},
+		{"ctrl+b", selects("t-01")},
 		{"end", selects("t-40")},
 		{"home", selects("t-01")},
 		{"G", selects("t-40")},
@@ -127,6 +130,12 @@ func TestEveryKeyDoesWhatTheTableSaysOnARealTerminal(t *testing.T) {
 	if !strings.Contains(c.Output(), ansi.SetModeSynchronizedOutput) {
 		t.Error("a terminal that can hold its screen until a frame is whole is not asked to")
 	}
+	drawn := len(c.Output())
+	c.Types(typed["ctrl+l"])
+	c.Until("drawing all anew", func() bool {
+		_, anew, cleared := strings.Cut(c.Output()[drawn:], ansi.EraseEntireScreen)
+		return cleared && strings.Contains(anew, "LIVE INSTANCES")
+	})
 	c.Types(typed["ctrl+z"])
 	c.Until("leaving the alternate screen", func() bool { return strings.Contains(c.Output(), "\x1b[?1049l") })
 	c.Sane()
@@ -138,7 +147,7 @@ func TestEveryKeyDoesWhatTheTableSaysOnARealTerminal(t *testing.T) {
 	c = playKeys(t)
 	c.Types(typed["ctrl+c"])
 	ended(t, c)
-	used["ctrl+z"], used["q"], used["ctrl+c"] = true, true, true
+	used["ctrl+l"], used["ctrl+z"], used["q"], used["ctrl+c"] = true, true, true, true
 	for _, b := range bindings() {
 		for _, key := range b.keys {
 			if !used[key] {

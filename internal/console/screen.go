@@ -54,7 +54,12 @@ func (m *model) screen() string {
 		put(l.detail, title, m.focus == paneDetail, content[from:])
 	}
 	if l.log.h > 0 {
-		put(l.log, "ACTIVITY", m.focus == paneLog, m.logLines(l.log.w-frame, l.log.h-frame))
+		title := "ACTIVITY"
+		// No entry has less than a line: a long log is not wrapped for this.
+		if room := l.log.h - frame; len(m.log) > room || m.logHeight(l.log.w-frame) > room {
+			title += " ↑↓"
+		}
+		put(l.log, title, m.focus == paneLog, m.logLines(l.log.w-frame, l.log.h-frame))
 	}
 	lines[l.status] = m.statusLine(m.width)
 	lines[l.footer] = m.footer(m.width)
@@ -220,7 +225,11 @@ func (m *model) statusText() (string, lipgloss.Style) {
 	}
 	text += " · " + m.freshness()
 	if n := m.unavailable(); n > 0 {
-		return text + " · " + plural(n, "host") + " unavailable", m.theme.warn
+		text += " · " + plural(n, "host") + " unavailable"
+		if m.layout().log.h == 0 {
+			text += " (l says why)"
+		}
+		return text, m.theme.warn
 	}
 	return text, m.theme.text
 }

@@ -262,6 +262,9 @@ func (m *model) emptyLines(width int) []string {
 		}
 	case len(m.hosts) > 0 && m.unavailable() == len(m.hosts):
 		text = "No host answers; the activity log says why."
+		if m.layout().log.h == 0 {
+			text += " Press l for it."
+		}
 	case len(m.hosts) > 0:
 		text = "No live sandboxes. They appear here as soon as a host has one."
 	default:
@@ -334,7 +337,7 @@ func (m *model) details(width int) []string {
 		if view.Width(value) > room {
 			// An id or key is read, and copied, best in one piece.
 			lines = append(lines, " "+m.theme.dim.Render(field.label))
-			for _, part := range wrap(value, width-2) {
+			for _, part := range wrap(value, width-1) {
 				lines = append(lines, " "+part)
 			}
 			continue

@@ -157,6 +157,8 @@ func TestTablesCanBeChosenAndSorted(t *testing.T) {
 		{[]string{"--columns", "instance", "--sort", "instance"}, "INSTANCE\n--------\naaa\nbbb\n"},
 		{[]string{"--columns", "instance", "--no-headers", "--thread", "y"}, "bbb\n"},
 		{[]string{"--thread", "", "--columns", "instance"}, "No sandboxes.\n"},
+		// Whose lines are ids has no sentences.
+		{[]string{"--thread", "", "--columns", "instance", "--no-headers"}, ""},
 	} {
 		if got := p.run(t, append([]string{"list"}, r.args...)...); got.out != r.want || got.status != 0 {
 			t.Errorf("%q: got %+v, want %q", r.args, got, r.want)
@@ -168,6 +170,9 @@ func TestTablesCanBeChosenAndSorted(t *testing.T) {
 	}
 	if wide := p.run(t, "list", "-o", "wide"); !strings.Contains(wide.out, "EGRESS") || !strings.Contains(wide.out, "a.example, b.example") {
 		t.Errorf("wide: %+v", wide)
+	}
+	if none := (player{directory: filepath.Join(t.TempDir(), "none")}).run(t, "hosts", "--no-headers"); none.out != "" || none.status != 0 {
+		t.Errorf("no hosts: %+v", none)
 	}
 	if hosts := p.run(t, "hosts", "-o", "jsonl"); !strings.HasPrefix(hosts.out, `{"source_id":"one","endpoint":`) {
 		t.Errorf("hosts: %+v", hosts)
@@ -261,9 +266,17 @@ func TestEveryCommandHasHelpWithExamples(t *testing.T) {
 func TestCompletionKnowsStatesColumnsAndIDs(t *testing.T) {
 	for _, r := range []struct {
 		args []string
-		want string
+		want string // with a line break at its start: from the start
 	}{
 		{[]string{"list", "--state", ""}, "resetting\n"},
+		{[]string{"list", "--columns", "state,ke"}, "\nstate,source\nstate,backend\nstate,key\n"},
+		{[]string{"list", "--columns=source,key,"}, "\nsource,key,backend\nsource,key,state\nsource,key,scope\n"},
+		{[]string{"list", "--sort=-"}, "\n-source\n-backend\n"},
+		{[]string{"list", ""}, "\n:4\n"}, // no file is of use
+		{[]string{"watch", "--interval", ""}, "\n:4\n"},
+		{[]string{"list", "--demo", "--kind", "python", "--thread", ""}, "\nreview-711\n:"},
+		{[]string{"purge-thread", "--demo", "--scope", "tenant-labs", "--thread", ""}, "\nforecast-042\nincident-184\nreview-711\n:"},
+		{[]string{"purge-thread", "--demo", "--scope", "another", "--thread", ""}, "\n:4\n"},
 		{[]string{"list", "--sort", ""}, "egress\n"},
 		{[]string{"list", "-o", ""}, "jsonl\n"},
 		{[]string{"--demo", "show", ""}, "9f15a25d8c0d4ea0ab1af045d9481001\ttenant-labs/incident-184/analyst\n"},
@@ -276,7 +289,7 @@ func TestCompletionKnowsStatesColumnsAndIDs(t *testing.T) {
 		{[]string{""}, "purge-thread\t"},
 	} {
 		got := player{}.run(t, append([]string{"__complete"}, r.args...)...)
-		if got.status != 0 || !strings.Contains(got.out, r.want) {
+		if got.status != 0 || !strings.Contains("\n"+got.out, r.want) || strings.HasPrefix(r.want, "\n") && !strings.HasPrefix("\n"+got.out, r.want) {
 			t.Errorf("%q: got %+v", r.args, got)
 		}
 	}

@@ -59,6 +59,7 @@ func (f *Factory) confirm(ctx context.Context, d *destruction, how format, quest
 	select {
 	case answer = <-replies:
 	case <-ctx.Done():
+		_ = f.Streams.WriteOut([]byte("\n")) // who comes next begins a line; the end is said by the status
 		return ctx.Err()
 	}
 	switch strings.ToLower(strings.TrimSpace(answer.line)) {

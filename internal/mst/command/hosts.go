@@ -39,7 +39,7 @@ The exit status is 1 when one of them does not.`,
 	}
 	c.add(cmd.Flags())
 	o.output.add(cmd, "table", "json", "jsonl")
-	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, "leave the titles of the table out")
+	cmd.Flags().BoolVar(&o.noHeaders, "no-headers", false, sayNoHeaders)
 	return cmd
 }
 
@@ -83,7 +83,10 @@ func (o *hostsOptions) process(m control.Manifest) string {
 }
 
 func (o *hostsOptions) table(hosts []control.DiscoveredHost) string {
-	if len(hosts) == 0 {
+	switch {
+	case len(hosts) == 0 && o.noHeaders:
+		return ""
+	case len(hosts) == 0:
 		return "No opted-in MAF hosts.\n"
 	}
 	rows := make([][]string, len(hosts))

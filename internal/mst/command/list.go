@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,9 +28,38 @@ func (l *layout) add(cmd *cobra.Command) {
 	l.output.add(cmd, "table", "wide", "json", "jsonl")
 	cmd.Flags().StringVar(&l.columns, "columns", "", "the `names` of the table's columns, separated by commas: "+strings.Join(view.ColumnNames(), ", "))
 	cmd.Flags().StringVar(&l.sort, "sort", "", "sort by this `column`; -column turns the order round")
-	cmd.Flags().BoolVar(&l.noHeaders, "no-headers", false, "leave the titles of the table out")
-	completeWords(cmd, "columns", view.ColumnNames())
-	completeWords(cmd, "sort", view.ColumnNames())
+	cmd.Flags().BoolVar(&l.noHeaders, "no-headers", false, sayNoHeaders)
+	complete(cmd, "columns", completeColumns)
+	complete(cmd, "sort", completeOrder)
+}
+
+// sayNoHeaders is the help of --no-headers. What scripts read has no sentences.
+const sayNoHeaders = "leave the titles of the table out, and print nothing when it is empty"
+
+// completeColumns has shells complete a list of columns, each of them once.
+func completeColumns(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	before := typed[:strings.LastIndexByte(typed, ',')+1]
+	there := strings.Split(before, ",")
+	var lists []cobra.Completion
+	for _, name := range view.ColumnNames() {
+		if !slices.Contains(there, name) {
+			lists = append(lists, before+name)
+		}
+	}
+	// A comma and one more may follow.
+	return lists, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
+}
+
+// completeOrder has shells complete a column that may have a dash before it.
+func completeOrder(_ *cobra.Command, _ []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var orders []cobra.Completion
+	for _, name := range view.ColumnNames() {
+		if strings.HasPrefix(typed, "-") {
+			name = "-" + name
+		}
+		orders = append(orders, name)
+	}
+	return orders, cobra.ShellCompDirectiveNoFileComp
 }
 
 // check reads the flags; the format decides which columns a table has that
@@ -73,7 +103,10 @@ func (l *layout) choose(records []control.Record, selection view.Selection, now 
 }
 
 func (l *layout) table(records []control.Record, now time.Time, style func(column int) func(int, string) string) string {
-	if len(records) == 0 {
+	switch {
+	case len(records) == 0 && l.noHeaders:
+		return ""
+	case len(records) == 0:
 		return "No sandboxes.\n"
 	}
 	titles := make([]string, len(l.chosen))

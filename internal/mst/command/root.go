@@ -148,6 +148,8 @@ when a sandbox is not there, 4 when you declined, and 130 after Ctrl-C.`,
 		list, newHostsCmd(f, c), newShowCmd(f, c), newWatchCmd(f, c), newDeleteCmd(f, c), newPurgeCmd(f, c),
 		newVersionCmd(f, c), newUpdateCmd(f, c), newManCmd(f),
 	)
+	// No command takes a file.
+	cmd.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	// Shells that there is no script for are wrong command lines.
 	cmd.InitDefaultCompletionCmd("completion")
 	if completion, _, err := cmd.Find([]string{"completion"}); err == nil {

@@ -60,7 +60,7 @@ func (c *connection) check() error {
 // warn writes one line for each failure.
 func (f *Factory) warn(failures []*control.HostError) {
 	for _, failure := range failures {
-		f.warnf("%s", describe(failure))
+		f.warnf("%s: %s", view.Name(failure.SourceID), failure.Message)
 	}
 }
 
@@ -133,7 +133,7 @@ func (f *Factory) locate(ctx context.Context, hosts *fleet.Fleet, instanceID str
 }
 
 // completeProperty has shells complete a property of the sandboxes that there
-// are.
+// are and that the other flags select.
 func (f *Factory) completeProperty(c *connection, property string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		column, err := view.ColumnNamed(property)
@@ -141,8 +141,17 @@ func (f *Factory) completeProperty(c *connection, property string) cobra.Complet
 			return nil, cobra.ShellCompDirectiveError
 		}
 		records, directive := f.completable(cmd, c)
+		others := view.Selection{Exact: make(map[string]string)}
+		for _, e := range exactFlags {
+			if flag := cmd.Flags().Lookup(e.flag); flag != nil && flag.Changed && e.column != property {
+				others.Exact[e.column] = flag.Value.String()
+			}
+		}
 		var values []cobra.Completion
 		for _, r := range records {
+			if !others.Keeps(&r, f.Now()) {
+				continue
+			}
 			value, shown := column.Exact(&r, f.Now())
 			if value != "" && shown && !slices.Contains(values, value) {
 				values = append(values, value)
