@@ -57,6 +57,7 @@ type Client struct {
 	manifest  Manifest
 	authority string
 	timeout   time.Duration
+	dial      func(context.Context) (net.Conn, error)
 	http      *http.Client
 }
 
@@ -70,26 +71,31 @@ func NewClient(manifest Manifest) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{
-		manifest: manifest, authority: address.String(), timeout: DefaultHostTimeout,
-		http: &http.Client{
-			Transport: &http.Transport{
-				// Connections are not kept: the next question may be hours
-				// away, and a console should hold nothing of a host's.
-				DisableKeepAlives:      true,
-				DisableCompression:     true,
-				MaxResponseHeaderBytes: 64 << 10,
-				DialContext:            dialer(manifest, address),
+	c := &Client{manifest: manifest, authority: address.String(), timeout: DefaultHostTimeout, dial: dialer(manifest, address)}
+	c.http = &http.Client{
+		Transport: &http.Transport{
+			// Connections are not kept: the next question may be hours
+			// away, and a console should hold nothing of a host's.
+			DisableKeepAlives:      true,
+			DisableCompression:     true,
+			MaxResponseHeaderBytes: 64 << 10,
+			// What the request says does not count.
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				conn, err := c.dial(ctx)
+				if err != nil {
+					return nil, err
+				}
+				return speakFirst(conn), nil
 			},
-			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-	}, nil
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return c, nil
 }
 
-// dialer connects to the socket when there is one, else to the address; what
-// the request says does not count.
-func dialer(manifest Manifest, address netip.AddrPort) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+// dialer connects to the socket when there is one, else to the address.
+func dialer(manifest Manifest, address netip.AddrPort) func(context.Context) (net.Conn, error) {
+	return func(ctx context.Context) (net.Conn, error) {
 		return connectAlive(manifest.Announcement, func() (net.Conn, error) { return connect(ctx, manifest.Socket, address) })
 	}
 }
@@ -276,9 +282,7 @@ func (c *Client) Get(ctx context.Context, instanceID string) (Record, bool, erro
 // result that says so, and never an error: the sandbox may be gone or not. The
 // transport waits longer than the timeout, for the host's own verdict.
 func (c *Client) Dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	body, err := c.ask(ctx, http.MethodDelete, pathInstance+escape(instanceID)+"?timeout="+formatTimeout(timeout), timeout+transportTime)
 	if err != nil {
 		return disposalFailed(instanceID, err.Error()), nil
@@ -296,9 +300,7 @@ func (c *Client) Dispose(ctx context.Context, instanceID string, timeout time.Du
 
 // Purge asks the host to dispose of a conversation's sandboxes.
 func (c *Client) Purge(ctx context.Context, scope, threadID string, timeout time.Duration) (PurgeResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	path := pathScopes + escape(scope) + "/threads/" + escape(threadID)
 	body, err := c.ask(ctx, http.MethodDelete, path+"?timeout="+formatTimeout(timeout), timeout+transportTime)
 	if err != nil {

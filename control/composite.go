@@ -205,9 +205,7 @@ func severalHosts(instanceID string) error {
 // id that several hosts have is an error that matches [ErrDuplicate]. A host that
 // is gone ([ErrGone]) needs not answer.
 func (c *Composite) Dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	deadline := time.Now().Add(timeout)
 	lists, failures, pending := c.inventory(ctx, timeout)
 	if err := ctx.Err(); err != nil {
@@ -261,9 +259,7 @@ const sayNobody = "No responsive MAF host could confirm the purge."
 // Purge has every host purge the conversation. It is purged only when every
 // host that is known says so, apart from those that are gone ([ErrGone]).
 func (c *Composite) Purge(ctx context.Context, scope, threadID string, timeout time.Duration) (PurgeResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	result := PurgeResult{Status: PurgePartial, Scope: scope, ThreadID: threadID}
 	if len(c.members) == 0 {
 		result.Message = sayNobody

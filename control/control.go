@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,15 @@ import (
 // DefaultTimeout is the time of a disposal or purge that names none, and a
 // server's upper bound when its configuration names none.
 const DefaultTimeout = 10 * time.Second
+
+// MaxTimeout is what a longer time of an operation is cut to. Nobody waits for
+// more, and a time with its allowances does not overflow.
+const MaxTimeout = 365 * 24 * time.Hour
+
+// bounded is the time of an operation for which a caller gave one, or none.
+func bounded(timeout time.Duration) time.Duration {
+	return min(cmp.Or(timeout, DefaultTimeout), MaxTimeout)
+}
 
 // settlement is what an operation that ran out of time is given to end before
 // it is left to itself. The protocol's first implementation waits as long.

@@ -54,22 +54,34 @@ func Manifests(directory string) ([]Manifest, error) {
 // one that was killed. It is not asked: its port may be another user's now.
 var ErrGone = errors.New("host is gone")
 
+// errWithdrawn says that an announcement is not there any more, which proves
+// nothing about its host: it may have stopped its server alone, or started it
+// again, and somebody may have removed the folder from under it.
+var errWithdrawn = errors.New("host is not announced any more; look for hosts again")
+
 // checkAlive is an error that matches ErrGone when the host of an announcement
-// has ended.
+// is proved to have ended, and another one when that cannot be told.
 func checkAlive(announcement string) error {
-	dir, err := rundir.Open(filepath.Dir(announcement))
-	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%w, and so is its folder", ErrGone)
-	}
-	if err != nil {
+	held, err := isHeld(announcement)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return errWithdrawn
+	case err != nil:
 		return err
-	}
-	defer func() { _ = dir.Close() }()
-	name := filepath.Base(announcement)
-	if dir.Held(name) {
+	case held:
 		return nil
 	}
-	return fmt.Errorf("%w; the next host to start in Go clears away what it left as %s", ErrGone, wirejson.Cut(name, maxQuoted))
+	name := wirejson.Cut(filepath.Base(announcement), maxQuoted)
+	return fmt.Errorf("%w; the next host to start in Go clears away what it left as %s", ErrGone, name)
+}
+
+func isHeld(announcement string) (bool, error) {
+	dir, err := rundir.Open(filepath.Dir(announcement))
+	if err != nil {
+		return false, err
+	}
+	defer func() { _ = dir.Close() }()
+	return dir.Held(filepath.Base(announcement))
 }
 
 // DiscoveredHost is an announced host and how it answered.
@@ -110,7 +122,8 @@ func Discover(ctx context.Context, directory string) ([]DiscoveredHost, error) {
 }
 
 // Unite makes one control of all hosts that answered. Those that did not count
-// as hosts of which nothing is known.
+// as hosts of which nothing is known, but for those that are gone ([ErrGone]).
+// Hosts come and go: look for them again before each operation.
 func Unite(hosts []DiscoveredHost) *Composite {
 	var members []Member
 	var absent []*HostError

@@ -181,20 +181,46 @@ func TestThePortOfAHostThatIsGoneIsNotAskedWhoeverAnswersThere(t *testing.T) {
 	}
 }
 
+// Nor is it taken for dead. That an announcement is missing proves nothing: the
+// server may have been closed, started again, or have lost its folder.
 func TestAHostThatGoesAfterItWasFoundIsNotAskedAnyMore(t *testing.T) {
-	_, m := started(t, control.ServerConfig{Control: having("one"), SourceID: "first"})
-	client, err := control.NewClient(m)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Health(context.Background()); err != nil {
-		t.Errorf("Health of a host that lives: %v", err)
-	}
-	if err := os.RemoveAll(filepath.Dir(m.Announcement)); err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Health(context.Background()); !errors.Is(err, control.ErrGone) {
-		t.Errorf("Health of a host that is gone: %v", err)
+	for _, tt := range []struct {
+		name     string
+		withdraw func(server *control.Server, folder string) error
+	}{
+		{"its server was closed", func(server *control.Server, _ string) error { return server.Close() }},
+		{"its server was started again", func(server *control.Server, _ string) error { return errors.Join(server.Close(), server.Start()) }},
+		{"its folder was removed", func(_ *control.Server, folder string) error { return os.RemoveAll(folder) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			host := having("one")
+			server, m := started(t, control.ServerConfig{Control: host, SourceID: "first"})
+			client, err := control.NewClient(m)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Health(t.Context()); err != nil {
+				t.Errorf("Health of a host that is announced: %v", err)
+			}
+			if err := tt.withdraw(server, filepath.Dir(m.Announcement)); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Health(t.Context()); err == nil || errors.Is(err, control.ErrGone) || !strings.Contains(err.Error(), "not announced any more") {
+				t.Errorf("Health: %v", err)
+			}
+			c := control.NewComposite([]control.Member{{SourceID: "first", Control: client}, {SourceID: "other", Control: having("two")}}, nil)
+			for _, id := range []string{"one", "two"} {
+				if result, err := c.Dispose(t.Context(), id, 0); err != nil || result.Status != control.DisposalFailed {
+					t.Errorf("Dispose = %+v, %v", result, err)
+				}
+			}
+			if result, err := c.Purge(t.Context(), "s", "t", 0); err != nil || result.Status != control.PurgePartial {
+				t.Errorf("Purge = %+v, %v", result, err)
+			}
+			if calls := host.taken(); len(calls) != 0 {
+				t.Errorf("the host got %v", calls)
+			}
+		})
 	}
 }
 

@@ -13,11 +13,13 @@ import (
 	"github.com/maf-sandbox/maf-sandbox-go/internal/pyjson"
 )
 
-// gate bounds how many connections a server has. A connection whose question is
-// being worked on stays; when the bound is met, of the others that goes which
-// has kept the server waiting for the longest: without a whole request, or
-// without taking its answer. So many slow or silent clients cannot keep out one
-// that asks.
+// gate bounds how many connections a listener has. Each listener has its own:
+// whoever crowds the port, as any local user can, keeps nobody out of the socket.
+//
+// A connection whose question is being worked on stays; when the bound is met, of
+// the others that goes which has kept the server waiting for the longest: without
+// a whole request, or without taking its answer. So many slow or silent clients
+// cannot keep out one that asks.
 type gate struct {
 	most int
 
@@ -72,7 +74,8 @@ func (g *gate) remove(c *gatedConn) {
 
 // busy marks a connection whose question is being worked on; what it returns
 // ends that, and then it is the client's turn.
-func (g *gate) busy(c *gatedConn) (answered func()) {
+func (c *gatedConn) busy() (answered func()) {
+	g := c.gate
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	c.serving = true
@@ -89,12 +92,12 @@ func (g *gate) busy(c *gatedConn) (answered func()) {
 	}
 }
 
-// idle marks a connection whose client has its answer. It is the server's
+// noteIdle marks a connection whose client has its answer. It is the server's
 // ConnState hook.
-func (g *gate) idle(conn net.Conn, state http.ConnState) {
+func noteIdle(conn net.Conn, state http.ConnState) {
 	if c, ok := conn.(*gatedConn); ok && state == http.StateIdle {
-		g.mu.Lock()
-		defer g.mu.Unlock()
+		c.gate.mu.Lock()
+		defer c.gate.mu.Unlock()
 		c.serving = false
 	}
 }

@@ -57,7 +57,6 @@ type handler struct {
 	// writeTime is what a client has to take its answer.
 	writeTime  time.Duration
 	operations *operations
-	gate       *gate
 	log        *slog.Logger
 }
 
@@ -95,7 +94,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // work finds the answer, during which the connection is busy.
 func (h *handler) work(r *http.Request, conn *gatedConn) answer {
 	if conn != nil {
-		defer h.gate.busy(conn)()
+		defer conn.busy()()
 	}
 	return h.answer(r, isSocket(conn))
 }

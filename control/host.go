@@ -104,9 +104,7 @@ func (h *Host) find(instanceID string) []entry {
 // disposal. It is disposed only if all of that was within the timeout. An error
 // means that the caller gave up or that quiescence failed.
 func (h *Host) Dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOwnTimeout)
 	defer cancel()
 	result, err := h.dispose(ctx, instanceID, timeout)
@@ -188,9 +186,7 @@ func (h *Host) verdict(at places.Place, instanceID string, r *receipt) DisposalR
 // nothing that is left. An error means that the caller gave up or that the
 // callback failed.
 func (h *Host) Purge(ctx context.Context, scope, threadID string, timeout time.Duration) (PurgeResult, error) {
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
+	timeout = bounded(timeout)
 	partial := func(disposed int, message string) PurgeResult {
 		return PurgeResult{PurgePartial, scope, threadID, disposed, message}
 	}

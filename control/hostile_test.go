@@ -265,6 +265,37 @@ func TestMoreQuestionsThanConnectionsAreRefusedInJSON(t *testing.T) {
 	group.Wait()
 }
 
+// Whatever other users of the machine do at the port, this one's consoles are let
+// in at the socket.
+func TestWhoCrowdsThePortKeepsNobodyOutOfTheSocket(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	c := &scripted{list: func(context.Context) error {
+		entered <- struct{}{}
+		<-release
+		return nil
+	}}
+	_, m := started(t, control.ServerConfig{Control: c, MaxConnections: 1, Socket: true})
+	client, err := control.NewClient(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var group sync.WaitGroup
+	group.Go(func() {
+		if got := ask(t, m, "GET", "/v1/sandboxes"); got.status != 200 {
+			t.Errorf("%+v", got)
+		}
+	})
+	<-entered
+	if got := response(t, bufio.NewReader(dial(t, m)), "GET"); got.status != 503 {
+		t.Errorf("at the port: %+v", got)
+	}
+	if err := client.Health(t.Context()); err != nil {
+		t.Errorf("at the socket: %v", err)
+	}
+	close(release)
+	group.Wait()
+}
+
 func TestTwoHundredClientsAreServedAtOnce(t *testing.T) {
 	const clients = 200
 	var all sync.WaitGroup

@@ -3,10 +3,12 @@ package control
 import (
 	"context"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/places"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
 
@@ -88,6 +90,46 @@ func (g *generation) Liveness() liveness.Report {
 		return liveness.Report{State: liveness.Exited}
 	}
 	return liveness.Report{State: liveness.Ready}
+}
+
+// slow is a sandbox of which one look hears late: it is told what was true before
+// a reset, and another look begins and ends meanwhile.
+type slow struct {
+	generation
+	first   atomic.Bool
+	reading chan struct{} // closed when that look has its answer
+	letGo   chan struct{} // closed when it may have it
+}
+
+func (s *slow) ID() string {
+	id := s.generation.id
+	if s.first.CompareAndSwap(false, true) {
+		close(s.reading)
+		<-s.letGo
+	}
+	return id
+}
+
+func TestALookThatEndsLateBringsNoOlderGenerationBack(t *testing.T) {
+	m := NewMonitor(&plain{})
+	now := time.Unix(1_800_000_000, 0)
+	m.now = func() time.Time { now = now.Add(time.Second); return now }
+	box := &slow{generation: generation{id: "one"}, reading: make(chan struct{}), letGo: make(chan struct{})}
+	key := sandbox.Key{Scope: "s", ThreadID: "t", AgentID: "a"}
+	m.Admitted(key, sandbox.Spec{Kind: "python"}, &box.generation)
+	m.tracked[places.Place{Key: key, Kind: "python"}].sandbox = box
+
+	late := make(chan []entry, 1)
+	go func() { late <- m.inventory("s") }()
+	<-box.reading
+	box.generation = generation{id: "two"}
+	reset := m.inventory("s")
+	close(box.letGo)
+	for name, got := range map[string][]entry{"the look that was late": <-late, "the next look": m.inventory("s")} {
+		if len(reset) != 1 || len(got) != 1 || got[0].record.InstanceID != "two" || got[0].record.CreatedAt != reset[0].record.CreatedAt {
+			t.Errorf("%s has %+v, and the one between %+v", name, got, reset)
+		}
+	}
 }
 
 func TestTheInventoriesOfSeveralMonitorsAreOneInTheOrderOfPlaces(t *testing.T) {

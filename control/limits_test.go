@@ -20,7 +20,7 @@ func gated(t *testing.T, h *handler) (authority string, ended <-chan struct{}) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.authority, h.gate = listener.Addr().String(), newGate(1)
+	h.authority = listener.Addr().String()
 	done := make(chan struct{})
 	server := &http.Server{ConnContext: withConn, ReadHeaderTimeout: hang, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer close(done)
@@ -29,7 +29,7 @@ func gated(t *testing.T, h *handler) (authority string, ended <-chan struct{}) {
 	served := make(chan struct{})
 	go func() {
 		defer close(served)
-		_ = server.Serve(gateListener{listener, h.gate}) // that it was closed
+		_ = server.Serve(gateListener{listener, newGate(1)}) // that it was closed
 	}()
 	t.Cleanup(func() {
 		_ = server.Close()
@@ -78,10 +78,10 @@ func TestAGateThatClosesLeavesAnswersThatAreOnTheirWay(t *testing.T) {
 	}
 	silent, _ := admit()
 	answered, client := admit()
-	g.busy(answered)()
+	answered.busy()()
 	idle, _ := admit()
-	g.busy(idle)()
-	g.idle(idle, http.StateIdle)
+	idle.busy()()
+	noteIdle(idle, http.StateIdle)
 	g.close()
 	for name, c := range map[string]*gatedConn{"that has not asked": silent, "that has its answer": idle} {
 		if _, err := c.Write([]byte("x")); !errors.Is(err, io.ErrClosedPipe) {

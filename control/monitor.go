@@ -30,6 +30,7 @@ type Monitor struct {
 	// replaced are withheld sandboxes whose place has another one now;
 	// guarded by mu
 	replaced []*tracked
+	looks    uint64 // how many have begun; guarded by mu
 }
 
 var _ sandbox.Backend = (*Monitor)(nil)
@@ -42,6 +43,9 @@ type tracked struct {
 	contract string
 	targets  []string
 
+	// looked is the look that the id is from: one that began earlier and ends
+	// later must not bring back an older generation.
+	looked       uint64
 	id           string
 	created      time.Time
 	lastActivity time.Time
@@ -149,6 +153,8 @@ func targets(spec sandbox.Spec) []string {
 // the order of their places. A reset shows as a new sandbox.
 func (m *Monitor) look(fits func(*tracked) bool) []*tracked {
 	m.mu.Lock()
+	m.looks++
+	mine := m.looks
 	all := slices.Clone(m.replaced)
 	for _, t := range m.tracked {
 		all = append(all, t)
@@ -164,8 +170,11 @@ func (m *Monitor) look(fits func(*tracked) bool) []*tracked {
 	defer m.mu.Unlock()
 	var fitting []*tracked
 	for i, t := range all {
-		if t.id != ids[i] {
-			t.id, t.created, t.lastActivity = ids[i], now, now
+		if t.looked < mine {
+			t.looked = mine
+			if t.id != ids[i] {
+				t.id, t.created, t.lastActivity = ids[i], now, now
+			}
 		}
 		if fits(t) {
 			fitting = append(fitting, t)
@@ -223,7 +232,10 @@ func (m *Monitor) Dispose(ctx context.Context, key sandbox.Key, options sandbox.
 	err := m.backend.Dispose(ctx, key, options)
 	stop()
 	if err != nil {
-		if _, left := m.settle(targets); uncertain(ctx, err) {
+		// One whose worker has exited stays too when the failure is certain: what
+		// is left of it keeps its key unclean, and has no other name.
+		if uncertain(ctx, err) {
+			_, left := m.settle(targets)
 			m.withhold(left)
 		}
 		return err

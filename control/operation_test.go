@@ -3,6 +3,8 @@ package control
 import (
 	"context"
 	"errors"
+	"math"
+	"net/http"
 	"testing"
 	"time"
 )
@@ -27,6 +29,39 @@ func TestOperationsThatNeverEndAreBounded(t *testing.T) {
 	o.close()
 	if _, err := run(o, time.Hour, func(context.Context) (int, error) { return 1, nil }); !errors.Is(err, errClosing) {
 		t.Errorf("after the close: %v", err)
+	}
+}
+
+// Whoever wants to wait for ever says so with the largest number there is.
+func TestTheLongestTimeIsATimeToo(t *testing.T) {
+	config := ServerConfig{Control: NewMemory(DemoRecords("s", time.Now())...), SourceID: "s", Directory: folder(t), DisposeTimeout: math.MaxInt64}
+	server, err := NewServer(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = server.Close() }()
+	client, err := NewClient(server.life.manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Without a time of the client's own the server's counts.
+	if _, err := client.ask(t.Context(), http.MethodGet, pathInventory, hang); err != nil {
+		t.Error(err)
+	}
+	for _, c := range []Control{client, NewComposite([]Member{{"s", client}}, nil)} {
+		records, err := c.List(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if result, err := c.Dispose(t.Context(), records[0].InstanceID, math.MaxInt64); err != nil || result.Status != Disposed {
+			t.Errorf("Dispose = %+v, %v", result, err)
+		}
+		if result, err := c.Purge(t.Context(), records[0].Scope, records[0].ThreadID, math.MaxInt64); err != nil || result.Status != Purged {
+			t.Errorf("Purge = %+v, %v", result, err)
+		}
 	}
 }
 

@@ -124,7 +124,7 @@ func TestAHostThatEndsWhileItIsConnectedToIsNotAsked(t *testing.T) {
 	}
 	name := filepath.Join(dir.Path(), announced.Name())
 	withdraw := func() (net.Conn, error) { return ours, announced.Withdraw() }
-	if conn, err := connectAlive(name, withdraw); conn != nil || !errors.Is(err, ErrGone) {
+	if conn, err := connectAlive(name, withdraw); conn != nil || !errors.Is(err, errWithdrawn) {
 		t.Errorf("connected: %v, %v", conn, err)
 	}
 	if sent, err := io.ReadAll(theirs); len(sent) > 0 || err != nil {
@@ -135,7 +135,7 @@ func TestAHostThatEndsWhileItIsConnectedToIsNotAsked(t *testing.T) {
 		t.Error("connected to the port of a host that is gone")
 		return nil, fs.ErrClosed
 	})
-	if conn != nil || !errors.Is(err, ErrGone) {
+	if conn != nil || !errors.Is(err, errWithdrawn) {
 		t.Errorf("connected: %v, %v", conn, err)
 	}
 }

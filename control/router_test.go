@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
+	"github.com/maf-sandbox/maf-sandbox-go/control/liveness"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -31,6 +32,38 @@ func routed(t *testing.T) *hosted {
 func TestTheRouterGivesEveryMeasuredOutcome(t *testing.T) {
 	checkDisposals(t, func() *hosted { return routed(t) })
 	checkPurges(t, func() *hosted { return routed(t) })
+}
+
+// A backend may have ended the worker and not the rest. What it failed to clear
+// away, an operator can have it try again.
+func TestAFailedDisposalOfAWorkerThatIsGoneCanBeRepeated(t *testing.T) {
+	h := routed(t)
+	ctl := h.control(free, true)
+	box, err := h.acquire("python")
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.backend.boxes()[0].become(liveness.Exited)
+	for _, tt := range []struct {
+		mode    string
+		status  control.DisposalStatus
+		listed  int
+		unclean bool
+	}{
+		{modeFail, control.DisposalFailed, 1, true},
+		{modeOK, control.Disposed, 0, false},
+	} {
+		h.backend.set(tt.mode)
+		if result, err := ctl.Dispose(t.Context(), box.ID(), patience); err != nil || result.Status != tt.status {
+			t.Errorf("Dispose = %+v, %v, want %s", result, err, tt.status)
+		}
+		if records := inventory(t, ctl); len(records) != tt.listed {
+			t.Errorf("after %s: %+v", tt.status, records)
+		}
+		if err := h.router.(*router.Router).Unclean(testKey); (err != nil) != tt.unclean {
+			t.Errorf("after %s the key: %v", tt.status, err)
+		}
+	}
 }
 
 func TestWhatACallUsesIsVisible(t *testing.T) {

@@ -30,8 +30,7 @@ var (
 const (
 	// MaxSourceIDBytes bounds a host's name for itself.
 	MaxSourceIDBytes = 1024
-	// DefaultMaxConnections is the most connections of a server that names no
-	// bound.
+	// DefaultMaxConnections is the bound of a server that names none.
 	DefaultMaxConnections = 512
 	// maxHeaderBytes bounds the head of a request, to which net/http adds 4 KiB.
 	maxHeaderBytes = 16 << 10
@@ -55,13 +54,14 @@ type ServerConfig struct {
 	// is asked when the server is made.
 	Directory string
 	// DisposeTimeout is the longest time of one operation; zero means
-	// DefaultTimeout. Clients can ask for less, not for more.
+	// DefaultTimeout, and more than MaxTimeout means that. Clients can ask for
+	// less, not for more.
 	DisposeTimeout time.Duration
 	// Socket adds a Unix socket in the discovery folder, which only this user
 	// can reach. Consoles that know it prefer it; the port stays.
 	Socket bool
-	// MaxConnections bounds the connections at one time; zero means
-	// DefaultMaxConnections.
+	// MaxConnections bounds the connections at one time, those of the port and
+	// those of the socket each for themselves; zero means DefaultMaxConnections.
 	MaxConnections int
 	// Logger gets a line for every disposal, purge and failure; none when nil.
 	Logger *slog.Logger
@@ -115,7 +115,7 @@ type Server struct {
 type life struct {
 	manifest   Manifest
 	operations *operations
-	gate       *gate
+	gates      []*gate // of the listeners
 	http       *http.Server
 	serving    sync.WaitGroup
 	listeners  []net.Listener
@@ -132,9 +132,7 @@ func NewServer(config ServerConfig) (*Server, error) {
 	if config.Directory == "" {
 		config.Directory = RuntimeDirectory()
 	}
-	if config.DisposeTimeout == 0 {
-		config.DisposeTimeout = DefaultTimeout
-	}
+	config.DisposeTimeout = bounded(config.DisposeTimeout)
 	if config.MaxConnections == 0 {
 		config.MaxConnections = DefaultMaxConnections
 	}
@@ -169,8 +167,8 @@ func (s *Server) Start() error {
 	}
 	s.remains = nil
 	// Only operations that outlive their requests can be more than there are
-	// connections.
-	l := &life{operations: newOperations(2 * s.config.MaxConnections), gate: newGate(s.config.MaxConnections)}
+	// connections, at the port and at the socket.
+	l := &life{operations: newOperations(4 * s.config.MaxConnections)}
 	if err := s.open(l); err != nil {
 		s.remains = l.operations
 		return errors.Join(fmt.Errorf("start the control server: %w", err), l.close())
@@ -204,10 +202,10 @@ func (s *Server) open(l *life) error {
 	l.http = &http.Server{
 		Handler: &handler{
 			control: s.config.Control, sourceID: s.config.SourceID, longest: s.config.DisposeTimeout,
-			authority: authority, writeTime: writeTime, operations: l.operations, gate: l.gate, log: s.config.Logger,
+			authority: authority, writeTime: writeTime, operations: l.operations, log: s.config.Logger,
 		},
 		ConnContext:                  withConn,
-		ConnState:                    l.gate.idle,
+		ConnState:                    noteIdle,
 		ErrorLog:                     slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 		DisableGeneralOptionsHandler: true,
 		MaxHeaderBytes:               maxHeaderBytes,
@@ -216,7 +214,9 @@ func (s *Server) open(l *life) error {
 		IdleTimeout:                  idleTime,
 	}
 	for _, listener := range l.listeners {
-		l.serving.Go(func() { _ = l.http.Serve(gateListener{listener, l.gate}) })
+		gate := newGate(s.config.MaxConnections)
+		l.gates = append(l.gates, gate)
+		l.serving.Go(func() { _ = l.http.Serve(gateListener{listener, gate}) })
 	}
 	if l.announced, err = l.dir.Announce(stem, l.manifest.marshal()); err != nil {
 		return err
@@ -281,7 +281,9 @@ func (l *life) close() error {
 		}
 	}
 	l.operations.close()
-	l.gate.close()
+	for _, gate := range l.gates {
+		gate.close()
+	}
 	if l.http != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), drainTime)
 		defer cancel()

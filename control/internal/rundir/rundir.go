@@ -53,6 +53,7 @@ type Dir struct {
 // Create opens the folder and makes it where it is missing, for this user
 // alone. One that exists is never changed: it is good or refused.
 func Create(path string) (*Dir, error) {
+	path = bare(path)
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("make the sandbox discovery directory: %w", err)
 	}
@@ -64,6 +65,7 @@ func Create(path string) (*Dir, error) {
 
 // Open opens the folder if it is good. A missing one is fs.ErrNotExist.
 func Open(path string) (*Dir, error) {
+	path = bare(path)
 	// The name itself is looked at: a link to a good folder could lead
 	// elsewhere tomorrow.
 	info, err := os.Lstat(path)
@@ -84,6 +86,20 @@ func Open(path string) (*Dir, error) {
 		return nil, errors.Join(err, root.Close())
 	}
 	return &Dir{path, root}, nil
+}
+
+// bare is a path without the separators and dots after its last name. With them
+// the system looks behind that name: "link/" is what the link leads to, and no
+// link.
+func bare(path string) string {
+	for len(path) > len(filepath.VolumeName(path))+1 {
+		last := len(path) - 1
+		if !os.IsPathSeparator(path[last]) && (path[last] != '.' || !os.IsPathSeparator(path[last-1])) {
+			break
+		}
+		path = path[:last]
+	}
+	return path
 }
 
 // checkOpened says whether what was opened is what was looked at, and whether
@@ -227,16 +243,17 @@ func (d *Dir) open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Held says whether a file of the folder is there and a process keeps its lock,
-// as the host of an announcement does for as long as it lives. On systems
-// without such locks every file counts as held that is there.
-func (d *Dir) Held(name string) bool {
+// Held says whether a process keeps the lock of a file of the folder, as the host
+// of an announcement does for as long as it lives. On systems without such locks
+// every file counts as held that is there. An error says that it cannot be told;
+// that of a missing file is fs.ErrNotExist.
+func (d *Dir) Held(name string) (bool, error) {
 	f, err := d.open(name)
 	if err != nil {
-		return false
+		return false, fmt.Errorf("look at the lock of %s: %w", name, err)
 	}
 	defer func() { _ = f.Close() }()
-	return !locksOutliveRename || !isFree(f)
+	return !locksOutliveRename || !isFree(f), nil
 }
 
 // NewStem makes a name for a host's files that no other host has.

@@ -116,12 +116,15 @@ func TestAFolderThatIsNotPrivateIsRefusedAndNotChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			for verb, f := range map[string]func(string) (*Dir, error){"Create": Create, "Open": Open} {
-				d, err := f(path)
-				if !errors.Is(err, ErrUnsafe) || d != nil {
-					t.Fatalf("%s: %v", verb, err)
-				}
-				if want := "sandbox discovery " + tt.want + ": " + path; err.Error() != want {
-					t.Errorf("%s says %q, want %q", verb, err, want)
+				// With these the system itself looks behind a link.
+				for _, end := range []string{"", "/", "//", "/.", "/./"} {
+					d, err := f(path + end)
+					if !errors.Is(err, ErrUnsafe) || d != nil {
+						t.Fatalf("%s(%s%s): %v", verb, path, end, err)
+					}
+					if want := "sandbox discovery " + tt.want + ": " + path; err.Error() != want {
+						t.Errorf("%s says %q, want %q", verb, err, want)
+					}
 				}
 			}
 			if after, err := os.Lstat(path); err != nil || after.Mode() != before.Mode() {
@@ -290,15 +293,41 @@ func TestAnAnnouncementIsHeldForAsLongAsItsHostLives(t *testing.T) {
 	if !isFree(looking) {
 		t.Fatal("a file that nobody has locked is not free")
 	}
-	for name, want := range map[string]bool{"1-living.json": true, "2-dead.json": false, "3-absent.json": false} {
-		if got := d.Held(name); got != want {
-			t.Errorf("%s is held: %v", name, got)
+	if err := os.Symlink("1-living.json", filepath.Join(d.Path(), "4-link.json")); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name string
+		want bool
+		err  func(error) bool
+	}{
+		{"1-living.json", true, isNil},
+		{"2-dead.json", false, isNil},
+		{"3-absent.json", false, func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		// What is not looked at is not known to be dead.
+		{"4-link.json", false, func(err error) bool { return err != nil && !errors.Is(err, fs.ErrNotExist) }},
+	} {
+		if got, err := d.Held(tt.name); got != tt.want || !tt.err(err) {
+			t.Errorf("%s is held: %v, %v", tt.name, got, err)
 		}
 	}
 	if err := living.Withdraw(); err != nil {
 		t.Fatal(err)
 	}
-	if d.Held("1-living.json") {
-		t.Error("an announcement that was withdrawn is held")
+	if held, err := d.Held("1-living.json"); held || !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("an announcement that was withdrawn is held: %v, %v", held, err)
+	}
+}
+
+func isNil(err error) bool { return err == nil }
+
+func TestAPathLosesWhatIsBehindItsLastName(t *testing.T) {
+	for path, want := range map[string]string{
+		"": "", ".": ".", "./": ".", "..": "..", "../": "..", "/": "/", "//": "/", "/.": "/", "a": "a", "a.": "a.", "a/": "a",
+		"/a//": "/a", "/a/.": "/a", "/a/./": "/a", "/a/..": "/a/..", "/a/.b": "/a/.b", "/a/b.": "/a/b.",
+	} {
+		if got := bare(filepath.FromSlash(path)); got != filepath.FromSlash(want) {
+			t.Errorf("%q became %q, want %q", path, got, want)
+		}
 	}
 }
