@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -114,7 +115,11 @@ func TestAConfigurationIsRefusedWithEveryProblemAtOnce(t *testing.T) {
 func TestArgumentsThatAreNoneReachNoSandbox(t *testing.T) {
 	tool, b := attach(t, scenario{}, codeact.ShapePlain)
 	for _, args := range []string{
-		``, `{}`, `null`, `[]`, `"print(1)"`, `{"code": 1}`, `{"code": null}`, `{"code": "x"`, `{"code": "` + strings.Repeat(`\u0023`, codeact.MaxCode+1000) + `"}`,
+		``, `{}`, `null`, `[]`, `"print(1)"`, `{"code": 1}`, `{"code": null}`, `{"code": ["x"]}`, `{"code": {"code": "x"}}`, `{"code": "x"`, `{"code": "x"}{}`,
+		// What one reader takes for another program than the next, or cannot be written down.
+		`{"code": "a", "code": "b"}`, `{"Code": "x"}`, `{"code": "x", "more": {"a": 1, "a": 2}}`, `{"code": "\ud83d"}`, "{\"code\": \"\xff\"}", "{\"code\": \"a\nb\"}",
+		`{"code": "x", "deep": ` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, `{"code": "x", "many": [` + strings.Repeat("1,", 10000) + `1]}`,
+		`{"code": "` + strings.Repeat(`\u0023`, codeact.MaxCode+1000) + `"}`,
 	} {
 		answer, err := tool.Call(t.Context(), args)
 		var bad *codeact.ArgumentError
@@ -124,6 +129,16 @@ func TestArgumentsThatAreNoneReachNoSandbox(t *testing.T) {
 	}
 	if len(b.calls) != 0 {
 		t.Errorf("backend calls %v", b.calls)
+	}
+}
+
+// A person who agrees to a program has been shown the member code, by a reader that
+// tells capitals apart.
+func TestTheProgramIsTheMemberCodeAndNoOther(t *testing.T) {
+	for _, args := range []string{`{"code": "mine"}`, `{"code": "mine", "Code": "other", "CODE": 7}`, `{"Code": "other", "code": "mine"}`, `{"language": "python", "code": "mi\u006ee"}`} {
+		if code, err := codeact.ParseArguments(args); code != "mine" || err != nil {
+			t.Errorf("%s: got %q, %v", args, code, err)
+		}
 	}
 }
 
@@ -190,7 +205,7 @@ func TestTheLogHearsWhatTheModelDoesNot(t *testing.T) {
 		config:  func(c *codeact.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 	}, codeact.ShapePlain)
 	got := texts(t, tool, "print('guest text')")
-	if strings.Contains(got[0], "secret") || !strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "guest text") {
+	if strings.Contains(got[0], "secret") || !strings.Contains(log.String(), "secret") || strings.Contains(log.String(), "guest text") || strings.Contains(log.String(), "sandbox_kept") {
 		t.Errorf("told %q, logged %q", got, log.String())
 	}
 }
@@ -201,8 +216,9 @@ func TestTheLogDoesNotHearWhatASandboxSays(t *testing.T) {
 		err  error
 		want string
 	}{
-		{&sandbox.OpError{Class: sandbox.ErrTimeout, Usable: true, Detail: "guest text"}, "level=INFO msg=\"a program did not come to an end\" failure=timeout error_type=timeout"},
-		{&sandbox.OpError{Class: sandbox.ErrWorkerLost, Detail: "guest text"}, "level=WARN msg=\"a program did not come to an end\" failure=failed error_type=worker_lost"},
+		{&sandbox.OpError{Class: sandbox.ErrTimeout, Usable: true, Detail: "guest text"}, "level=INFO msg=\"a program did not come to an end\" failure=timeout error_type=timeout duration=T sandbox_kept=true\n"},
+		{&sandbox.OpError{Class: sandbox.ErrGuestCrash, Detail: "guest text"}, "level=INFO msg=\"a program did not come to an end\" failure=crash error_type=guest_crash duration=T sandbox_kept=false\n"},
+		{&sandbox.OpError{Class: sandbox.ErrWorkerLost, Detail: "guest text"}, "level=WARN msg=\"a program did not come to an end\" failure=failed error_type=worker_lost duration=T sandbox_kept=false\n"},
 	} {
 		var log strings.Builder
 		tool, _ := attach(t, scenario{
@@ -210,8 +226,9 @@ func TestTheLogDoesNotHearWhatASandboxSays(t *testing.T) {
 			config:  func(c *codeact.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) },
 		}, codeact.ShapePlain)
 		texts(t, tool, "print('guest text')")
-		if !strings.Contains(log.String(), r.want) || strings.Contains(log.String(), "guest text") {
-			t.Errorf("logged %q, want %q", log.String(), r.want)
+		logged := regexp.MustCompile(`duration=\S+`).ReplaceAllString(log.String(), "duration=T")
+		if !strings.HasSuffix(logged, r.want) || strings.Contains(logged, "guest text") {
+			t.Errorf("logged %q, want %q", logged, r.want)
 		}
 	}
 }

@@ -59,6 +59,8 @@ type Outcome struct {
 	// message is the failure for the model, after "Error: ".
 	message string
 	shape   Shape
+	// had says that there was a sandbox for it.
+	had bool
 }
 
 // OK says whether the program ended by itself and with success.

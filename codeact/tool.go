@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/maf-sandbox/maf-sandbox-go/internal/strictjson"
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
 )
@@ -139,26 +140,41 @@ func (e *ArgumentError) Error() string { return "the arguments of " + Name + ": 
 // Unwrap gives the error inside.
 func (e *ArgumentError) Unwrap() error { return e.Err }
 
-// maxArguments bounds the text of arguments, in bytes: JSON may write each byte
-// of a program as six.
-const maxArguments = 6*MaxCode + 4096
+// argumentBounds are those of arguments. JSON may write each byte of a program as
+// six; the schema has no other member, and what a model adds is short.
+var argumentBounds = strictjson.Bounds{Bytes: 6*MaxCode + 4096, Depth: 32, Values: 1024, Digits: 1024}
 
 // ParseArguments gives the program in the arguments of a call. The error is an
 // [*ArgumentError].
+//
+// The program that runs must be the one that others have read in the same text, such
+// as the person who agreed to it: a name that comes twice and characters that are
+// none are refused, and Code is not code. Other members mean nothing.
 func ParseArguments(args string) (code string, err error) {
-	if len(args) > maxArguments {
-		return "", &ArgumentError{fmt.Errorf("%d bytes are more than the limit of %d", len(args), maxArguments)}
+	if len(args) > argumentBounds.Bytes { // before it is copied
+		return "", &ArgumentError{fmt.Errorf("%d bytes are more than the limit of %d", len(args), argumentBounds.Bytes)}
 	}
-	var in struct {
-		Code *string `json:"code"`
-	}
-	if err := json.Unmarshal([]byte(args), &in); err != nil {
+	object := []byte(args)
+	facts, err := strictjson.Check(object, argumentBounds)
+	if err != nil {
 		return "", &ArgumentError{fmt.Errorf("want a JSON object with the string \"code\": %w", err)}
 	}
-	if in.Code == nil {
+	if facts.Kind != '{' {
+		return "", &ArgumentError{errors.New("want a JSON object with the string \"code\"")}
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(object, &members); err != nil {
+		return "", &ArgumentError{err}
+	}
+	program, there := members["code"]
+	if !there {
 		return "", &ArgumentError{errors.New("the string \"code\" is missing")}
 	}
-	return *in.Code, nil
+	var text *string
+	if err := json.Unmarshal(program, &text); err != nil || text == nil {
+		return "", &ArgumentError{errors.New("\"code\" has to be a string")}
+	}
+	return *text, nil
 }
 
 // Execute runs a program. Whatever happens to it is in the outcome; the error is
@@ -184,8 +200,10 @@ func (t *Tool) Execute(ctx context.Context, code string) (Outcome, error) {
 func (t *Tool) log(ctx context.Context, o Outcome, err error) {
 	level := slog.LevelInfo
 	attributes := []slog.Attr{
-		slog.String("failure", string(o.Failure)), slog.String("error_type", sandbox.ErrorType(err)),
-		slog.Bool("sandbox_kept", !o.Lost), slog.Duration("duration", o.Duration),
+		slog.String("failure", string(o.Failure)), slog.String("error_type", sandbox.ErrorType(err)), slog.Duration("duration", o.Duration),
+	}
+	if o.had {
+		attributes = append(attributes, slog.Bool("sandbox_kept", sandbox.Usable(err)))
 	}
 	switch o.Failure {
 	case FailureUnavailable:
@@ -210,16 +228,15 @@ func (t *Tool) execute(ctx context.Context, code string) (o Outcome, err error) 
 		return o, fmt.Errorf("a program of %d bytes", len(code))
 	}
 	key := sandbox.Key{Scope: caller.Scope, ThreadID: caller.ThreadID, AgentID: t.config.AgentID}
-	ran := false
 	err = t.router.Serve(ctx, key, t.spec, router.CallOptions{QueueTimeout: t.config.Timeout}, func(ctx context.Context, s sandbox.Sandbox) error {
-		ran = true
+		o.had = true
 		result, err := s.RunCode(ctx, code, t.config.Timeout)
 		o.take(result)
 		return err
 	})
 	switch {
 	case err == nil:
-	case ran:
+	case o.had:
 		t.failed(&o, err)
 	case errors.Is(err, sandbox.ErrQueuedTimeout):
 		t.failed(&o, err)

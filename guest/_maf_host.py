@@ -87,7 +87,8 @@ def call(name, payload=b""):
 def http_get(url):
     """Fetch a URL with the host's help, where the host allows that.
 
-    The result is a dictionary: status, an int; body, text; headers, a dictionary.
+    The result is a dictionary: status, an int; body, text; headers, a dictionary. A
+    header that came several times is joined by commas, Set-Cookie by line ends.
     Redirects are not followed. OSError when there is no answer.
     """
     import _maf_http

@@ -3,15 +3,19 @@
 A call "http" of the host carries a request and brings the answer. Both are a
 32-bit length (little endian), that many bytes of JSON, and the body:
 
-  request  {"method", "url", "headers": [[name, value], ...], "timeout", "unpack"}
+  request  {"method", "url", "headers": [[name, value], ...], "unpack",
+            "timeout", "connect_timeout", "answer_timeout"}
   answer   {"status", "reason", "headers", "url"}
-  or       {"error": {"kind", "message"}}
+  or       {"error": {"kind", "message", "connecting"}}
+
+The times are seconds: for all of it, until the request can be sent, after that.
 """
 
 import errno
 import io
 import json
 import struct
+import sys
 
 from _maf_host import call
 
@@ -28,12 +32,25 @@ class NobodyListens(PermissionError, ConnectionRefusedError):
     """
 
 
-def _failure(kind, message):
+if sys.version_info >= (3, 10):
+    TimedOut = TimeoutError
+else:
+    from _socket import timeout
+
+    class TimedOut(TimeoutError, timeout):
+        """What sockets raise was no TimeoutError before Python 3.10."""
+
+
+class NoConnection(TimedOut):
+    """None came about in the program's own time for that."""
+
+
+def _failure(kind, message, connecting=False):
     """The exception for a kind of error."""
     if kind in ("policy", "address"):
         return PermissionError(errno.EACCES, message)
     if kind == "timeout":
-        return TimeoutError(errno.ETIMEDOUT, message)
+        return (NoConnection if connecting else TimedOut)(errno.ETIMEDOUT, message)
     if kind == "connect":
         return ConnectionError(errno.EHOSTUNREACH, message)
     if kind == "refused":
@@ -53,12 +70,13 @@ def _failure(kind, message):
     return OSError(numbers.get(kind, errno.EIO), message)
 
 
-def exchange(method, url, headers, body=b"", timeout=None, unpack=False):
+def exchange(method, url, headers, body=b"", unpack=False, **times):
     """Have the host send a request; give its answer's head and body.
 
-    With unpack the body may come compressed and is what was compressed.
+    With unpack the body may come compressed and is what was compressed. The times
+    are members of the request.
     """
-    head = {"method": method, "url": url, "headers": headers, "timeout": timeout, "unpack": unpack}
+    head = {"method": method, "url": url, "headers": headers, "unpack": unpack, **times}
     head = json.dumps(head).encode()
     try:
         answer = call("http", b"".join((_SIZE.pack(len(head)), head, body)))
@@ -70,7 +88,7 @@ def exchange(method, url, headers, body=b"", timeout=None, unpack=False):
     head = json.loads(answer[_SIZE.size : _SIZE.size + n])
     error = head.get("error")
     if error is not None:
-        raise _failure(error["kind"], error["message"])
+        raise _failure(**error)
     return head, answer[_SIZE.size + n :]
 
 
@@ -82,29 +100,39 @@ def fetch(method, url, body=b"", content_type=None):
         body = memoryview(body)
     except TypeError:
         raise TypeError("body is text or bytes, not " + type(body).__name__) from None
+    if not isinstance(content_type, (str, type(None))):
+        raise TypeError("content_type is text, not " + type(content_type).__name__)
     headers = [] if content_type is None else [["Content-Type", content_type]]
     head, content = exchange(method, url, headers, body, unpack=True)
     got = {}
     for name, value in head["headers"]:
-        got[name] = got[name] + ", " + value if name in got else value
+        if name in got:
+            # A cookie may hold a comma itself (RFC 9110, section 5.3), and no line end.
+            value = got[name] + ("\n" if name == "Set-Cookie" else ", ") + value
+        got[name] = value
     return {"status": head["status"], "body": content.decode("utf-8", "replace"), "headers": got}
 
 
 class Line:
     """What http.client takes for a socket to another machine.
 
-    It collects a request until it is complete and then has the host answer it.
+    It collects a request until it is complete and then has the host answer it. With
+    no_connection, which makes the exception for a connection that takes too long, it
+    waits until the answer is wanted: the timeout is that of the connection then, and
+    what is set later that of the answer.
     """
 
-    def __init__(self, address, timeout, refused):
+    def __init__(self, address, timeout, refused, no_connection=None):
         self._host, self._port = address[:2]
         self._timeout, self._refused = timeout, refused
+        self._connect_timeout, self._no_connection = timeout, no_connection
         self._scheme = "http"
         self._begin()
 
     def _begin(self):
         self._data, self._head, self._body = bytearray(), None, bytearray()
         self._left = 0  # of the body; None: it comes in chunks
+        self._complete = False
         self._answer = None
 
     def encrypted(self):
@@ -130,6 +158,8 @@ class Line:
     shutdown = setsockopt
 
     def makefile(self, mode="rb", *args, **kwds):
+        if self._complete:
+            self._exchange()
         if self._answer is None:
             raise ConnectionError(errno.ENOTCONN, "the request is not complete")
         answer, self._answer = self._answer, None
@@ -139,7 +169,8 @@ class Line:
         self._data += data
         if self._head is None and not self._read_head():
             return
-        if self._read_body():
+        self._complete = self._read_body()
+        if self._complete and self._no_connection is None:
             self._exchange()
 
     def send(self, data, flags=0):
@@ -157,6 +188,10 @@ class Line:
             raise OSError(errno.ENOSYS, "this sandbox does not offer proxies")
         headers = []
         for line in lines:
+            if headers and line[:1] in ("\t", " "):
+                # The rest of a value: putheader writes several so.
+                headers[-1][1] += " " + line.strip()
+                continue
             name, _, value = line.partition(":")
             name, value, key = name.strip(), value.strip(), name.strip().lower()
             if key not in _FRAMING:
@@ -195,16 +230,25 @@ class Line:
             if not size:
                 return True
 
+    def _times(self):
+        whole, connect, answer = self._timeout or None, None, None
+        if self._no_connection is not None:
+            connect, answer = self._connect_timeout or None, whole
+            whole = connect and answer and connect + answer
+        return {"timeout": whole, "connect_timeout": connect, "answer_timeout": answer}
+
     def _exchange(self):
         (method, url, headers), body = self._head, self._body
         self._begin()
         try:
-            head, content = exchange(method, url, headers, body, self._timeout or None)
+            head, content = exchange(method, url, headers, body, **self._times())
         except PermissionError as e:
             if self._refused:
                 text = "nothing listens there inside the sandbox, and for outside: " + e.strerror
                 raise NobodyListens(errno.EACCES, text) from None
             raise
+        except NoConnection as e:
+            raise self._no_connection(e.strerror) from None
         except TimeoutError as e:
             # A server that says nothing lets a request be sent all the same.
             self._answer = io.BufferedReader(_Silence(e))
@@ -237,10 +281,11 @@ class _Silence(io.RawIOBase):
 _LOOPBACK = ("localhost", "::1", "[::1]")
 
 
-def connect(local, address, timeout=None, source_address=None, **kwds):
+def connect(local, address, timeout=None, source_address=None, *, no_connection=None, **kwds):
     """What http.client calls instead of socket.create_connection.
 
-    A server inside the sandbox comes first; there is no other way to it.
+    A server inside the sandbox comes first; there is no other way to it. A caller that
+    has a time for the connection and sets another for the answer gives no_connection.
     """
     refused = False
     host = address[0]
@@ -253,4 +298,4 @@ def connect(local, address, timeout=None, source_address=None, **kwds):
         import socket
 
         timeout = socket.getdefaulttimeout()
-    return Line(address, timeout, refused)
+    return Line(address, timeout, refused, no_connection)

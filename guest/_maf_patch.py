@@ -66,7 +66,7 @@ def urllib3(m):
     def create_connection(*args, **kwds):
         import _maf_http
 
-        return _maf_http.connect(connect, *args, **kwds)
+        return _maf_http.connect(connect, *args, no_connection=m.ConnectTimeoutError, **kwds)
 
     m.connection.create_connection = create_connection
     connect_tls = m.HTTPSConnection.connect
@@ -78,6 +78,9 @@ def urllib3(m):
         if encrypted is not None:
             if self._tunnel_host:
                 raise OSError(errno.ENOSYS, "this sandbox does not offer proxies")
+            if self.cert_file:
+                # Without it the server would take the program for somebody else.
+                raise OSError(errno.ENOSYS, "this sandbox does not offer client certificates")
             self.sock, self.is_verified = encrypted(), True
             return
         self._new_conn = lambda: sock

@@ -62,7 +62,10 @@ func newBackend(c Config, s system) (*Backend, error) {
 	c, err := c.withDefaults()
 	if err == nil && c.CacheDir == "" {
 		if c.CacheDir, err = cacheDir(); err != nil {
-			err = refuse("cache_dir", "the user's cache folder", err.Error())
+			err = &sandbox.RefusalError{
+				Reason: sandbox.ErrInvalid, Subject: "config.cache_dir", Asked: "the user's cache folder, which is not known",
+				Allowed: "an absolute path, here or in " + CacheEnv, Decider: decider, Cause: err,
+			}
 		}
 	}
 	if err != nil {
@@ -174,7 +177,10 @@ func (b *Backend) isClosed() bool {
 // while another acquire or disposal of the same key and kind was under way is
 // sandbox.ErrQueuedTimeout. When another process owns the namespace, or the
 // host lacks what sandboxes need, it is sandbox.ErrUnavailable: its text says
-// what is missing, 'maf-sandbox doctor' what mends it.
+// what is missing, 'maf-sandbox doctor' what mends it; the cause is an
+// *EngineError or a *SetupError when another Config could do without. When
+// a worker was killed before it was ready, and the one in its place too, it is
+// sandbox.ErrWorkerLost: the acquire can be tried again.
 func (b *Backend) Acquire(ctx context.Context, key sandbox.Key, spec sandbox.Spec) (sandbox.Sandbox, error) {
 	s, err := b.acquire(ctx, key, spec)
 	if err != nil {

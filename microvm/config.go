@@ -316,7 +316,7 @@ func cacheDir() (string, error) {
 	}
 	dir, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("no cache folder, set %s: %w", CacheEnv, err)
+		return "", err
 	}
 	return filepath.Join(dir, "maf-sandbox"), nil
 }

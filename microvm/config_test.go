@@ -93,3 +93,17 @@ func TestSpecsAreRefusedInTheRecordedOrder(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+func TestAHostWithoutACacheFolderIsToldWhatToSet(t *testing.T) {
+	for _, name := range []string{CacheEnv, "HOME", "XDG_CACHE_HOME"} {
+		t.Setenv(name, "")
+	}
+	_, err := New(Config{})
+	want := "invalid: config.cache_dir: asked for the user's cache folder, which is not known, allowed is an absolute path, here or in " + CacheEnv + ", decided by package microvm: "
+	if !errors.Is(err, sandbox.ErrInvalid) || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := New(Config{CacheDir: t.TempDir()}); err != nil {
+		t.Error(err)
+	}
+}

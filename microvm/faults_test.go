@@ -161,6 +161,7 @@ func TestWhatKeepsAHostFromServingIsSaid(t *testing.T) {
 		"no supervisor":                  {&fakeSystem{launchErr: unavailable("no", errors.New("no memory controller"))}, sandbox.ErrUnavailable},
 		"a supervisor that always ends":  {&fakeSystem{acquireErr: &goneError{errors.New("exit status 1")}}, sandbox.ErrUnavailable},
 		"a worker that cannot be had":    {&fakeSystem{acquireErr: errors.New("odd")}, sandbox.ErrInternal},
+		"a worker that is ended twice":   {&fakeSystem{acquireErr: &sandbox.OpError{Op: "acquire", Class: sandbox.ErrWorkerLost}}, sandbox.ErrWorkerLost},
 		"a worker without enough memory": {&fakeSystem{acquireErr: &sandbox.OpError{Op: "acquire", Class: sandbox.ErrMemory}}, sandbox.ErrMemory},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -74,6 +74,24 @@ func unavailable(detail string, cause error) error {
 	return &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrUnavailable, Detail: detail, Cause: cause}
 }
 
+// EngineError is the cause of a sandbox.ErrUnavailable when this machine cannot run
+// guests on the engine of a configuration.
+type EngineError struct {
+	// Engine is the one that was asked for.
+	Engine Engine
+	// Problem is one line: what is missing.
+	Problem string
+}
+
+// Error is the problem, and what can be done about it.
+func (e *EngineError) Error() string {
+	text := e.Problem + "; 'maf-sandbox doctor' lists what this machine lacks and what mends it"
+	if e.Engine == EngineKVM {
+		text += "; without KVM there is Config.Engine EngineAuto or EnginePtrace: a traced process, of isolation container or os_process, which a router serves only if its Config.MinIsolation is lowered to that"
+	}
+	return text
+}
+
 // SetupError is the cause of a sandbox.ErrUnavailable when this machine cannot
 // enforce the memory ceiling of a configuration.
 type SetupError struct {

@@ -116,13 +116,14 @@ func (thisSystem) launch(c Config, file, id string, o ownership) (supervisor, er
 	if err != nil {
 		return nil, unavailable("no supervisor", err)
 	}
-	return supervised{s, id, c.Enforcement}, nil
+	return supervised{s, id, c.Engine, c.Enforcement}, nil
 }
 
 // supervised is package supervise in the words of this one.
 type supervised struct {
 	*supervise.Supervisor
 	id          string // that its image must have, or empty
+	engine      Engine
 	enforcement Enforcement
 }
 
@@ -137,19 +138,23 @@ func (s supervised) Acquire(ctx context.Context) (process, error) {
 	case errors.As(err, &failed) && failed.Kind == string(engine.KindRefused) && s.id != "":
 		return nil, otherImage(s.id, failed.Message)
 	case errors.As(err, &failed):
-		return nil, startFailure(failed, s.enforcement)
+		return nil, startFailure(failed, s.engine, s.enforcement)
 	}
 	return nil, err
 }
 
 // startFailure is what acquire says of a worker that did not start.
-func startFailure(e *supervise.StartError, how Enforcement) error {
+func startFailure(e *supervise.StartError, on Engine, how Enforcement) error {
 	o := &sandbox.OpError{Op: opAcquire, Class: sandbox.ErrInternal, Cause: e}
-	switch engine.Kind(e.Kind) {
-	case engine.KindMemory:
+	switch e.Kind {
+	case string(engine.KindMemory):
 		o.Class = sandbox.ErrMemory
-	case engine.KindUnavailable:
+	case string(engine.KindUnavailable):
 		o.Class = sandbox.ErrUnavailable
+	case string(engine.KindNoPlatform):
+		o.Class, o.Cause = sandbox.ErrUnavailable, &EngineError{Engine: on, Problem: e.Message}
+	case supervise.KindKilled:
+		o.Class, o.Detail = sandbox.ErrWorkerLost, "the worker was ended from outside before it was ready, by a person or for want of memory; it can be tried again"
 	}
 	if e.Ceiling {
 		o.Detail, o.Cause = "the memory ceiling cannot be enforced", &SetupError{Enforcement: how, Problem: e.Message, Mend: e.Mend}

@@ -70,7 +70,7 @@ func (p *pools) acquire(ctx context.Context, name imageName) (process, error) {
 		}
 		w, err := s.Acquire(ctx)
 		var gone *goneError
-		if err == nil || !errors.As(err, &gone) && !errors.Is(err, sandbox.ErrInternal) {
+		if err == nil || !errors.As(err, &gone) && !errors.Is(err, sandbox.ErrInternal) && !errors.Is(err, sandbox.ErrWorkerLost) {
 			return w, err
 		}
 		p.config.Logger.Warn("no worker at the first attempt", "backend", p.config.Name, "error", err)

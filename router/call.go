@@ -71,12 +71,25 @@ func (r *Router) Enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, 
 		return nil, err
 	}
 	if r.config.Observer != nil {
-		r.observe(CallAdmitted{
+		r.admitted(ctx, call, CallAdmitted{
 			Key: key, Kind: spec.Kind, Backend: p.name, Exclusive: p.alone(spec, options),
 			Wait: time.Since(started),
 		})
 	}
 	return call, nil
+}
+
+// admitted tells the observer of a call that is in. If it panics the call is out
+// again: nobody else could end it.
+func (r *Router) admitted(ctx context.Context, call *Call, event CallAdmitted) {
+	told := false
+	defer func() {
+		if !told {
+			_ = call.Release(ctx) // what others left is reported as ever
+		}
+	}()
+	r.observe(event)
+	told = true
 }
 
 func (r *Router) enter(ctx context.Context, key sandbox.Key, spec sandbox.Spec, options CallOptions) (*Call, *provider, error) {

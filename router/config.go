@@ -243,7 +243,7 @@ func (c Config) refuseFloors(p *provider, isolation sandbox.Isolation) error {
 		}
 		problems = append(problems, &sandbox.RefusalError{
 			Reason: sandbox.ErrIsolationNotPermitted, Subject: "the isolation of backend " + p.name,
-			Asked: wordOr(p.isolation.String(), "none declared"), Allowed: "at least " + isolation.String(), Decider: decider,
+			Asked: wordOr(p.isolation.String(), "none declared, as by a backend that can run nothing on this machine (its Acquire says why)"), Allowed: "at least " + isolation.String(), Decider: decider,
 		})
 	}
 	return errors.Join(problems...)

@@ -29,6 +29,11 @@ func TestNewReportsEveryProblemAtOnce(t *testing.T) {
 		"Reclaim.Timeout", "Reclaim.Policy", "QueueTimeout")
 }
 
+// rungless is a backend that can run nothing.
+type rungless struct{ *fake }
+
+func (rungless) Isolation() sandbox.Isolation { return sandbox.IsolationUnset }
+
 func TestNewRefusesWhatCouldServeNothing(t *testing.T) {
 	container := func(name string) *fake { return newFakeWith(name, sandbox.IsolationContainer, declared()) }
 	attached := declared(sandbox.CapAttachedIdentity)
@@ -41,7 +46,7 @@ func TestNewRefusesWhatCouldServeNothing(t *testing.T) {
 		"no backend at all":                        {router.Config{}, nil, ""},
 		"no backend with per_spec":                 {router.Config{Selection: router.SelectPerSpec}, nil, ""},
 		"the default floor is microvm":             {lenient(container("c")), sandbox.ErrIsolationNotPermitted, "at least microvm"},
-		"unset isolation meets no floor":           {lenient(newFakeWith("u", sandbox.IsolationUnset, declared())), sandbox.ErrIsolationNotPermitted, ""},
+		"unset isolation meets no floor":           {lenient(rungless{snapshots()}), sandbox.ErrIsolationNotPermitted, "its Acquire says why"},
 		"a vm is above a microvm":                  {lenient(newFakeWith("v", sandbox.IsolationVM, declared())), nil, ""},
 		"the first backend serves, not the best":   {lenient(container("c"), snapshots()), sandbox.ErrIsolationNotPermitted, "backend c"},
 		"a selected one that is strong enough":     {router.Config{Backends: []sandbox.Backend{container("c"), snapshots()}, Selected: "memory"}, nil, ""},

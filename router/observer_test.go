@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 
 	"github.com/maf-sandbox/maf-sandbox-go/router"
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -134,5 +135,48 @@ func TestEgressReachesTheObserver(t *testing.T) {
 	config.Selection = 9
 	if _, err := router.New(config); err == nil || b.told != 2 {
 		t.Errorf("New = %v, and the backend was told %d times", err, b.told)
+	}
+}
+
+func TestAnObserverThatPanicsKeepsNobodyOut(t *testing.T) {
+	for name, at := range map[string]func(router.Event) bool{
+		"when a call is admitted":       func(e router.Event) bool { _, is := e.(router.CallAdmitted); return is },
+		"when a call is refused":        func(e router.Event) bool { a, is := e.(router.SandboxAcquired); return is && a.Err != nil },
+		"when a sandbox is acquired":    func(e router.Event) bool { a, is := e.(router.SandboxAcquired); return is && a.Err == nil },
+		"when a sandbox is cleaned":     func(e router.Event) bool { _, is := e.(router.SandboxCleaned); return is },
+		"when a sandbox is disposed of": func(e router.Event) bool { _, is := e.(router.SandboxDisposed); return is },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := snapshots()
+				config := lenient(b)
+				panics := true
+				config.Observer = router.ObserverFunc(func(e router.Event) {
+					if panics && at(e) {
+						panic("scripted")
+					}
+				})
+				r := newRouter(t, config)
+				panicked := 0
+				attempt := func(work func()) {
+					defer func() {
+						if recover() != nil {
+							panicked++
+						}
+					}()
+					work()
+				}
+				exclusive := router.CallOptions{Exclusive: true}
+				attempt(func() { _ = r.Serve(t.Context(), mainKey, pythonSpec, exclusive, running(t, `print "x"`, "x")) })
+				attempt(func() { _ = r.Serve(t.Context(), mainKey, sandbox.Spec{}, exclusive, nil) })
+				attempt(func() { _ = r.Dispose(t.Context(), mainKey) })
+				if panicked == 0 {
+					t.Fatal("the observer's panic is lost")
+				}
+				panics = false
+				isNil(t, "what was left", r.DisposeUnclean(t.Context(), mainKey, sandbox.DisposeOptions{}, 0))
+				isNil(t, "the next call", r.Serve(t.Context(), mainKey, pythonSpec, exclusive, running(t, `print "x"`, "x")))
+			})
+		})
 	}
 }

@@ -105,6 +105,7 @@ func (m *machine) Close() error { return m.backend.Close() }
 func StartFailure(err error) error {
 	var op *sandbox.OpError
 	var setup *microvm.SetupError
+	var lacks *microvm.EngineError
 	const mends = "; '" + Program + " doctor' says what mends it"
 	switch {
 	case !errors.As(err, &op):
@@ -114,6 +115,8 @@ func StartFailure(err error) error {
 		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: fmt.Sprintf("no sandbox was ready within %v", startupTimeout)}
 	case errors.As(err, &setup): // in the words of a command line
 		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: op.Detail + ": " + setup.Problem + "; --limits rlimit needs no setup" + mends}
+	case errors.As(err, &lacks): // the same
+		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: lacks.Problem + mends}
 	case errors.Is(err, sandbox.ErrUnavailable):
 		return &sandbox.OpError{Op: op.Op, Class: sandbox.ErrUnavailable, Detail: Explain(err) + mends}
 	}

@@ -40,6 +40,11 @@ func TestASandboxThatDoesNotStartIsExplained(t *testing.T) {
 				Cause: &microvm.SetupError{Enforcement: microvm.EnforceCgroup, Problem: "no root", Mend: []string{"sudo x"}},
 			}, "unavailable", "the memory ceiling cannot be enforced: no root; --limits rlimit needs no setup" + hint,
 		},
+		{
+			"the engine cannot be had", &sandbox.OpError{
+				Op: "acquire", Class: sandbox.ErrUnavailable, Cause: &microvm.EngineError{Engine: microvm.EngineKVM, Problem: "no device"},
+			}, "unavailable", "no device" + hint,
+		},
 		{"it takes too long", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrTimeout}, "unavailable", "no sandbox was ready within 2m0s"},
 		{"the user gave up", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrCanceled}, "canceled", "acquire: canceled"},
 		{"something is broken", &sandbox.OpError{Op: "acquire", Class: sandbox.ErrInternal, Detail: "odd"}, "internal", "odd"},

@@ -248,6 +248,48 @@ func (b *Broker) do(ctx context.Context, request *Request, seen *Observation, in
 	}
 	defer leave()
 
+	connecting, connected := within(ctx, request.ConnectTimeout)
+	defer connected()
+	plainConn, failure := b.reach(connecting, target, seen)
+	if failure != nil {
+		return nil, failure.duringConnect(ctx, connecting, request, target)
+	}
+	// Whatever becomes of it, no connection outlives its request.
+	defer func() { _ = plainConn.Close() }()
+	conn := plainConn
+	if target.secure {
+		if conn, failure = b.secure(connecting, target, plainConn); failure != nil {
+			return nil, failure.duringConnect(ctx, connecting, request, target)
+		}
+	}
+	seen.Sent = int64(len(request.Body))
+	answering, answered := within(ctx, request.AnswerTimeout)
+	defer answered()
+	return b.exchange(answering, conn, target, request, header, into)
+}
+
+// within bounds a part of a request; zero bounds nothing.
+func within(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
+	if limit == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
+// duringConnect is the failure of what comes before a request is sent, which is
+// the program's own doing when its time for that is over and the request's is not.
+func (e *Error) duringConnect(whole, connecting context.Context, request *Request, target Target) *Error {
+	if e.Kind != KindTimeout || whole.Err() != nil || connecting.Err() == nil {
+		return e
+	}
+	late := fail(KindTimeout, e.Cause, "no connection to %s within %v, the program's own limit for that", target.Name(), request.ConnectTimeout)
+	late.Connecting = true
+	return late
+}
+
+// reach connects to a target that is allowed. Nothing that was begun is left after an
+// error.
+func (b *Broker) reach(ctx context.Context, target Target, seen *Observation) (net.Conn, *Error) {
 	answers, failure := b.resolve(ctx, target)
 	seen.Answers = answers
 	if failure != nil {
@@ -257,21 +299,12 @@ func (b *Broker) do(ctx context.Context, request *Request, seen *Observation, in
 	if failure != nil {
 		return nil, failure
 	}
-	plainConn, dialed, failure := b.connect(ctx, target, addrs)
+	conn, dialed, failure := b.connect(ctx, target, addrs)
 	if failure != nil {
 		return nil, failure
 	}
 	seen.Dialed = dialed
-	// Whatever becomes of it, no connection outlives its request.
-	defer func() { _ = plainConn.Close() }()
-	conn := plainConn
-	if target.secure {
-		if conn, failure = b.secure(ctx, target, plainConn); failure != nil {
-			return nil, failure
-		}
-	}
-	seen.Sent = int64(len(request.Body))
-	return b.exchange(ctx, conn, target, request, header, into)
+	return conn, nil
 }
 
 // enter waits for the request's turn. The context that it returns has the

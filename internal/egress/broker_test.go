@@ -173,7 +173,21 @@ func TestPackedAnswersAreUnpackedWithinTheLimitOnlyWhenAsked(t *testing.T) {
 		_ = z.Close()
 		return b.Bytes()
 	}
-	small, bomb, empty := pack(5000), pack(64<<20), pack(0)
+	small, bomb := pack(5000), pack(64<<20)
+	const limit, slack = 100 << 10, 128 << 10
+	// Each member unpacks to nothing, and the bound falls between two or not.
+	var odd, even bytes.Buffer
+	for _, name := range []string{"", "8 bytes."} {
+		z := gzip.NewWriter(&even)
+		if name == "" {
+			z = gzip.NewWriter(&odd)
+		}
+		z.Name = name
+		_ = z.Close()
+	}
+	if (limit+slack)%odd.Len() == 0 || (limit+slack)%even.Len() != 0 {
+		t.Fatalf("members of %d and %d bytes", odd.Len(), even.Len())
+	}
 	w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) {
 		rw.Header().Set("X-Asked", r.Header.Get("Accept-Encoding"))
 		rw.Header().Set("Content-Encoding", "gzip")
@@ -188,16 +202,23 @@ func TestPackedAnswersAreUnpackedWithinTheLimitOnlyWhenAsked(t *testing.T) {
 			_, _ = rw.Write([]byte("not packed at all"))
 		case "/nothing":
 			rw.(http.Flusher).Flush()
-		case "/empty":
-			for range 20000 { // each unpacks to nothing
-				if _, err := rw.Write(empty); err != nil {
+		case "/twice":
+			rw.Header().Add("Content-Encoding", "gzip")
+			_, _ = rw.Write(small)
+		case "/odd", "/even":
+			member := odd.Bytes()
+			if r.URL.Path == "/even" {
+				member = even.Bytes()
+			}
+			for range 20000 {
+				if _, err := rw.Write(member); err != nil {
 					return
 				}
 			}
 		}
 	})
 	policy := newPolicy(t, listing("api.example.com"))
-	asIs, bounded := w.broker(t, policy, nil), w.broker(t, policy, func(c *egress.Config) { c.Limits.ResponseBody = 100 << 10 })
+	asIs, bounded := w.broker(t, policy, nil), w.broker(t, policy, func(c *egress.Config) { c.Limits.ResponseBody = limit })
 	unpacked := func(path string) reply {
 		header := fmt.Sprintf(`{"method":"GET","url":"http://api.example.com/%s","unpack":true}`, path)
 		return decodeReply(t, bounded.Serve(within(t), message(header), nil))
@@ -209,10 +230,13 @@ func TestPackedAnswersAreUnpackedWithinTheLimitOnlyWhenAsked(t *testing.T) {
 	if !bytes.Equal(got.body, make([]byte, 5000)) || got.header("Content-Encoding") != "" || got.header("Content-Length") != "" || got.header("X-Asked") != "gzip" {
 		t.Errorf("unpacked: %d bytes, %+v %+v", len(got.body), got, got.Error)
 	}
-	for path, want := range map[string]string{"bomb": "too_large", "half": "connect", "lie": "connect", "nothing": "200", "empty": "connect"} {
+	for path, want := range map[string]string{"bomb": "too_large", "half": "connect", "lie": "connect", "nothing": "200", "odd": "too_large", "even": "too_large"} {
 		if got := unpacked(path); got.kind() != want {
 			t.Errorf("%s: %s %+v, not %s", path, got.kind(), got.Error, want)
 		}
+	}
+	if got := unpacked("twice"); !bytes.Equal(got.body, small) || got.header("Content-Encoding") != "gzip" {
+		t.Errorf("packed twice: %d bytes, %+v %+v", len(got.body), got, got.Error)
 	}
 	// A program that names an encoding itself unpacks itself.
 	request := get("http://api.example.com/small")

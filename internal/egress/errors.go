@@ -66,6 +66,8 @@ type Error struct {
 	Reason Reason
 	// Class is that of the first address, with KindAddress.
 	Class Class
+	// Connecting, with KindTimeout, says that it was the Request.ConnectTimeout.
+	Connecting bool
 	// Message is one short line of visible ASCII for the guest: what happened,
 	// what is allowed and who decides.
 	Message string

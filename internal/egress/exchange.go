@@ -53,10 +53,13 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if err := ctx.Err(); err != nil {
 		return nil, noAnswer(ctx, target, err)
 	}
+	if answer.StatusCode < http.StatusContinue { // net/http takes any three digits
+		return nil, fail(KindConnect, nil, "the answer of %s is not HTTP", target.Name())
+	}
 	if answer.StatusCode == http.StatusSwitchingProtocols {
 		return nil, fail(KindConnect, nil, "%s answered in another protocol than was asked for", target.Name())
 	}
-	unpack = unpack && isGzip(answer.Header.Get("Content-Encoding")) && answer.ContentLength != 0
+	unpack = unpack && isGzip(answer.Header["Content-Encoding"]) && answer.ContentLength != 0
 	if unpack {
 		answer.Header.Del("Content-Encoding")
 		answer.Header.Del("Content-Length")
@@ -113,9 +116,10 @@ func noAnswer(ctx context.Context, target Target, err error) *Error {
 	return ended(ctx, KindConnect, err, "the answer of %s is not HTTP", target.Name())
 }
 
-// isGzip knows both names of the coding: RFC 9110, section 8.4.1.3.
-func isGzip(coding string) bool {
-	return strings.EqualFold(coding, "gzip") || strings.EqualFold(coding, "x-gzip")
+// isGzip knows both names of the coding: RFC 9110, section 8.4.1.3. An answer that
+// was packed several times is not for us to unpack.
+func isGzip(codings []string) bool {
+	return len(codings) == 1 && (strings.EqualFold(codings[0], "gzip") || strings.EqualFold(codings[0], "x-gzip"))
 }
 
 // readBody reads an answer's body, unpacked if that was asked for. The limit
@@ -131,6 +135,7 @@ func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Respo
 		return nil, tooLarge()
 	}
 	var from io.Reader = answer.Body
+	bounded := &io.LimitedReader{N: limit + packedSlack}
 	length := answer.ContentLength
 	if answer.Request.Method == http.MethodHead {
 		length = 0
@@ -139,7 +144,8 @@ func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Respo
 		length = -1
 		// Packed, it may be a little larger, but not without end: a stream of
 		// nothing unpacks to nothing.
-		packed, err := gzip.NewReader(io.LimitReader(answer.Body, limit+packedSlack))
+		bounded.R = answer.Body
+		packed, err := gzip.NewReader(bounded)
 		if errors.Is(err, io.EOF) {
 			return nil, nil // no body at all
 		}
@@ -153,7 +159,7 @@ func (b *Broker) readBody(ctx context.Context, target Target, answer *http.Respo
 	case errors.Is(err, errNoRoom):
 		return nil, fail(KindNoRoom, nil, "the answer of %s was given up: the host has as many bytes of answers as it takes for all sandboxes together; "+
 			"the request had been sent; try again later", target.Name())
-	case int64(len(body)) > limit:
+	case int64(len(body)) > limit, bounded.N <= 0: // which may look like the end
 		return nil, tooLarge()
 	case err != nil:
 		return nil, ended(ctx, KindConnect, err, "the answer of %s ended before it was complete", target.Name())

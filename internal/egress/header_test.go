@@ -126,6 +126,7 @@ func TestAnAnswerIsCheckedLikeARequest(t *testing.T) {
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for name, row := range map[string]struct{ answer, kind string }{
 		"nothing":               {"", "connect"},
+		"no status":             {"HTTP/1.1 000 None\r\nContent-Length: 0\r\n\r\n", "connect"},
 		"not HTTP":              {"SSH-2.0-OpenSSH_9.2\r\n\r\n", "connect"},
 		"half a header":         {ok + "A: b\r\n", "connect"},
 		"half a body":           {ok + "Content-Length: 9\r\n\r\nabc", "connect"},

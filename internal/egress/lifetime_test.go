@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -67,6 +68,18 @@ func TestTimeRunsOutInEveryPhase(t *testing.T) {
 			if failure := failed(t, err, egress.KindTimeout); !errors.Is(failure, context.DeadlineExceeded) {
 				t.Errorf("the cause is %v", failure.Cause)
 			}
+			// Of the two parts of a request it is the one that has run out.
+			parts := get(row.url)
+			parts.ConnectTimeout, parts.AnswerTimeout = 50*time.Millisecond, hang
+			connects := name == "name" || name == "connect" || name == "tls"
+			if !connects {
+				parts.ConnectTimeout, parts.AnswerTimeout = hang, 50*time.Millisecond
+			}
+			_, err = row.broker.Do(within(t), parts)
+			failure := failed(t, err, egress.KindTimeout)
+			if !errors.Is(failure, context.DeadlineExceeded) || failure.Connecting != connects || strings.Contains(failure.Message, "50ms") != connects {
+				t.Errorf("of its parts: %v, connecting %t, caused by %v", failure, failure.Connecting, failure.Cause)
+			}
 			// The run that waits ends for another reason.
 			ctx, cancel := context.WithCancel(within(t))
 			defer time.AfterFunc(20*time.Millisecond, cancel).Stop()
@@ -77,10 +90,14 @@ func TestTimeRunsOutInEveryPhase(t *testing.T) {
 		})
 	}
 	capped := w.broker(t, policy, func(c *egress.Config) { c.Limits.Time = 50 * time.Millisecond })
-	request := get("http://api.example.com/")
-	request.Timeout = time.Hour
-	_, err = capped.Do(within(t), request)
-	_ = failed(t, err, egress.KindTimeout)
+	for _, host := range []string{"api", "silent"} {
+		request := get("http://" + host + ".example.com/")
+		request.Timeout, request.ConnectTimeout, request.AnswerTimeout = time.Hour, time.Hour, time.Hour
+		_, err = capped.Do(within(t), request)
+		if failure := failed(t, err, egress.KindTimeout); failure.Connecting {
+			t.Errorf("the host's limit is told as the program's: %v", failure)
+		}
+	}
 }
 
 type slowResolver struct{}

@@ -33,6 +33,9 @@ type Request struct {
 	Header []Field
 	// Timeout bounds the request; zero for no bound of the guest's own.
 	Timeout time.Duration
+	// ConnectTimeout bounds what comes before the request is sent, the lookup of the
+	// name and TLS included, and AnswerTimeout everything after that; zero likewise.
+	ConnectTimeout, AnswerTimeout time.Duration
 	// Unpack asks the server for gzip, unless Header names encodings itself, and
 	// unpacks what comes so. Otherwise bodies go through as they are.
 	Unpack bool
@@ -57,8 +60,8 @@ type Response struct {
 // message. The error is an [*Error] of KindMalformed or KindTooLarge.
 //
 // The header is an object with the members method, url, headers (an array of
-// arrays of a name and a value), timeout (seconds, or null) and unpack (true or
-// false). The first two are needed. Unknown members, members that come twice and anything after the
+// arrays of a name and a value), timeout, connect_timeout, answer_timeout (seconds,
+// or null) and unpack (true or false). The first two are needed. Unknown members, members that come twice and anything after the
 // object are refused, since two readers would take them differently.
 func DecodeRequest(message []byte) (Request, error) {
 	request, failure := decodeRequest(message)
@@ -106,7 +109,7 @@ func decodeHeader(text []byte) (Request, error) {
 	if err := r.delim('{'); err != nil {
 		return request, err
 	}
-	seen := make(map[string]bool, 5)
+	seen := make(map[string]bool, 7)
 	for r.d.More() {
 		name, err := r.text()
 		if err != nil {
@@ -124,6 +127,10 @@ func decodeHeader(text []byte) (Request, error) {
 			request.Header, err = r.fields()
 		case "timeout":
 			request.Timeout, err = r.seconds()
+		case "connect_timeout":
+			request.ConnectTimeout, err = r.seconds()
+		case "answer_timeout":
+			request.AnswerTimeout, err = r.seconds()
 		case "unpack":
 			request.Unpack, err = r.flag()
 		default:
@@ -235,6 +242,8 @@ type replyError struct {
 	Error struct {
 		Kind    string `json:"kind"`
 		Message string `json:"message"`
+		// Connecting is that of the error.
+		Connecting bool `json:"connecting,omitempty"`
 	} `json:"error"`
 }
 
@@ -258,7 +267,7 @@ func encodeHeader(response *Response) ([]byte, *Error) {
 // encodeError gives the reply for an error.
 func encodeError(e *Error) []byte {
 	var reply replyError
-	reply.Error.Kind, reply.Error.Message = e.Kind.String(), e.Message
+	reply.Error.Kind, reply.Error.Message, reply.Error.Connecting = e.Kind.String(), e.Message, e.Connecting
 	return prefixed(encodeJSON(reply))
 }
 

@@ -21,10 +21,13 @@ func TestARequestIsReadAsItIsWritten(t *testing.T) {
 		` { "url" : "u", "timeout" : null, "headers" : [ ], "method" : "" } `: {URL: "u"},
 		`{"method":"PUT","url":"u","headers":[["A","b"],["A","\u00e9"]],"timeout":1.5}`: {
 			Method: "PUT", URL: "u", Header: []egress.Field{{Name: "A", Value: "b"}, {Name: "A", Value: "é"}}, Timeout: 1500 * time.Millisecond},
-		`{"method":"G","url":"u","unpack":true}`:    {Method: "G", URL: "u", Unpack: true},
-		`{"method":"G","url":"u","unpack":false}`:   {Method: "G", URL: "u"},
-		`{"method":"G","url":"u","timeout":1e-300}`: {Method: "G", URL: "u", Timeout: 1},
-		`{"method":"G","url":"u","timeout":1e300}`:  {Method: "G", URL: "u", Timeout: 1<<63 - 1},
+		`{"method":"G","url":"u","unpack":true}`:  {Method: "G", URL: "u", Unpack: true},
+		`{"method":"G","url":"u","unpack":false}`: {Method: "G", URL: "u"},
+		`{"method":"G","url":"u","connect_timeout":2,"answer_timeout":0.5}`: {
+			Method: "G", URL: "u", ConnectTimeout: 2 * time.Second, AnswerTimeout: 500 * time.Millisecond},
+		`{"method":"G","url":"u","connect_timeout":null,"answer_timeout":null}`: {Method: "G", URL: "u"},
+		`{"method":"G","url":"u","timeout":1e-300}`:                             {Method: "G", URL: "u", Timeout: 1},
+		`{"method":"G","url":"u","timeout":1e300}`:                              {Method: "G", URL: "u", Timeout: 1<<63 - 1},
 	} {
 		got, err := egress.DecodeRequest(message(header, 'b', 0))
 		want.Body = []byte{'b', 0}
@@ -65,6 +68,9 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 		"many headers":         message(`{"method":"GET","url":"u","headers":[` + fields + `]}`),
 		"no time":              message(`{"method":"GET","url":"u","timeout":0}`),
 		"time below 0":         message(`{"method":"GET","url":"u","timeout":-1}`),
+		"no time to connect":   message(`{"method":"GET","url":"u","connect_timeout":0}`),
+		"no time to answer":    message(`{"method":"GET","url":"u","answer_timeout":false}`),
+		"two times":            message(`{"method":"GET","url":"u","answer_timeout":1,"answer_timeout":1}`),
 		"time as a text":       message(`{"method":"GET","url":"u","timeout":"1"}`),
 		"time beyond numbers":  message(`{"method":"GET","url":"u","timeout":1e999}`),
 	} {
@@ -89,6 +95,7 @@ func FuzzDecodeRequest(f *testing.F) {
 	f.Add(message(`{"method":"GET","url":"http://api.example.com/","headers":[["A","b"]],"timeout":1.5}`, 'b'))
 	f.Add(message(`{"method":"GET","url":"\ud800","timeout":null,"unpack":true}`))
 	f.Add(message(`{"method":"GET","url":"u","url":"v"}`))
+	f.Add(message(`{"method":"GET","url":"u","timeout":1,"connect_timeout":2,"answer_timeout":1e-9}`))
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, b []byte) {
 		request, err := egress.DecodeRequest(b)
@@ -104,7 +111,7 @@ func FuzzDecodeRequest(f *testing.F) {
 			}
 			return
 		}
-		if request.Timeout < 0 || len(request.Header) > 128 || !utf8.ValidString(request.Method+request.URL) {
+		if min(request.Timeout, request.ConnectTimeout, request.AnswerTimeout) < 0 || len(request.Header) > 128 || !utf8.ValidString(request.Method+request.URL) {
 			t.Fatalf("taken: %+v", request)
 		}
 		// Another reader of the same header finds the same in it.
@@ -112,11 +119,14 @@ func FuzzDecodeRequest(f *testing.F) {
 			Method, URL string
 			Headers     [][2]string
 			Timeout     *float64
+			Connect     *float64 `json:"connect_timeout"`
+			Answer      *float64 `json:"answer_timeout"`
 			Unpack      bool
 		}
 		header := b[4 : 4+binary.LittleEndian.Uint32(b)]
 		if err := json.Unmarshal(header, &other); err != nil || other.Method != request.Method || other.URL != request.URL ||
-			len(other.Headers) != len(request.Header) || (other.Timeout == nil) != (request.Timeout == 0) || other.Unpack != request.Unpack {
+			len(other.Headers) != len(request.Header) || (other.Timeout == nil) != (request.Timeout == 0) ||
+			(other.Connect == nil) != (request.ConnectTimeout == 0) || (other.Answer == nil) != (request.AnswerTimeout == 0) || other.Unpack != request.Unpack {
 			t.Errorf("%q is %+v to encoding/json (%v) and %+v here", header, other, err, request)
 		}
 		if len(b) != 4+len(header)+len(request.Body) {

@@ -131,8 +131,11 @@ const (
 	KindGuestCrash  Kind = "guest_crash"
 	KindRefused     Kind = "refused"
 	KindUnavailable Kind = "unavailable"
-	KindCanceled    Kind = "canceled"
-	KindInternal    Kind = "internal"
+	// KindNoPlatform: nothing on this machine can run guests as it was asked for. It
+	// is an ErrUnavailable too.
+	KindNoPlatform Kind = "no_platform"
+	KindCanceled   Kind = "canceled"
+	KindInternal   Kind = "internal"
 )
 
 // Sentinels for errors.Is. A deadline also satisfies
@@ -151,7 +154,7 @@ var (
 
 var sentinels = map[Kind]error{
 	KindTimeout: ErrTimeout, KindOutputLimit: ErrOutputLimit, KindMemory: ErrMemory,
-	KindDeadlock: ErrDeadlock, KindGuestCrash: ErrGuestCrash, KindRefused: ErrRefused, KindUnavailable: ErrUnavailable,
+	KindDeadlock: ErrDeadlock, KindGuestCrash: ErrGuestCrash, KindRefused: ErrRefused, KindUnavailable: ErrUnavailable, KindNoPlatform: ErrUnavailable,
 	KindCanceled: ErrCanceled, KindInternal: ErrInternal,
 }
 

@@ -23,13 +23,16 @@ type webRequest struct {
 	URL     string      `json:"url"`
 	Headers [][2]string `json:"headers"`
 	Timeout *float64    `json:"timeout"`
+	Connect *float64    `json:"connect_timeout"`
+	Answer  *float64    `json:"answer_timeout"`
 	Unpack  bool        `json:"unpack"`
 	body    []byte
 }
 
 type webError struct {
-	Kind    string `json:"kind"`
-	Message string `json:"message"`
+	Kind       string `json:"kind"`
+	Message    string `json:"message"`
+	Connecting bool   `json:"connecting,omitempty"`
 }
 
 type webReply struct {
@@ -73,17 +76,20 @@ func (q *webRequest) answer() (webReply, error) {
 		return webReply{}, err
 	}
 	if kind, ok := strings.CutSuffix(u.Hostname(), ".error"); ok {
-		return webReply{Error: &webError{kind, "no " + kind}}, nil
+		if kind == "connecting" {
+			return webReply{Error: &webError{"timeout", "no connection", true}}, nil
+		}
+		return webReply{Error: &webError{kind, "no " + kind, false}}, nil
 	}
 	text := [2]string{"Content-Type", "text/plain; charset=utf-8"}
 	r := webReply{Status: 200, Reason: "OK", Headers: [][2]string{text}, URL: q.URL}
 	switch u.Path {
 	case "/echo": // what arrived
-		t := "none"
-		if q.Timeout != nil {
-			t = fmt.Sprint(*q.Timeout)
-		}
-		r.body = fmt.Appendf(nil, "%s %s %s %s", q.Method, q.URL, t, q.body)
+		r.body = fmt.Appendf(nil, "%s %s %s %s", q.Method, q.URL, seconds(q.Timeout), q.body)
+	case "/times":
+		r.body = fmt.Appendf(nil, "%s %s %s", seconds(q.Connect), seconds(q.Answer), seconds(q.Timeout))
+	case "/cookies":
+		r.Headers = append(r.Headers, [2]string{"Set-Cookie", "a=1; Expires=Mon, 21 Oct 2126 07:28:00 GMT"}, [2]string{"Set-Cookie", "b=2"}, [2]string{"Set-Cookie", "c=3"})
 	case "/header":
 		for _, h := range q.Headers {
 			r.body = fmt.Appendf(r.body, "%s=%s;", strings.ToLower(h[0]), h[1])
@@ -100,7 +106,7 @@ func (q *webRequest) answer() (webReply, error) {
 		r.Headers = append(r.Headers, [2]string{"X-Twice", "a"}, [2]string{"X-Twice", "b"}, [2]string{"Transfer-Encoding", "chunked"})
 		r.body = []byte("\xff\u00e4")
 	case "/refused":
-		return webReply{Error: &webError{"policy", "not on the list"}}, nil
+		return webReply{Error: &webError{"policy", "not on the list", false}}, nil
 	case "/none":
 		r.Status, r.Reason = 204, "No Content"
 	case "/head":
@@ -111,6 +117,13 @@ func (q *webRequest) answer() (webReply, error) {
 	return r, nil
 }
 
+func seconds(t *float64) string {
+	if t == nil {
+		return "none"
+	}
+	return fmt.Sprint(*t)
+}
+
 func TestProgramsFetchThroughTheHost(t *testing.T) {
 	vm := machine(t, template(t, nil))
 	for name, c := range map[string]struct{ code, want string }{
@@ -118,14 +131,27 @@ func TestProgramsFetchThroughTheHost(t *testing.T) {
 			"{'status': 200, 'body': 'hello from a.example', 'headers': {'Content-Type': 'text/plain; charset=utf-8'}}\n"},
 		"http_get of what is missing or has moved": {"print([http_get('https://a.example' + p)['status'] for p in ('/missing', '/moved', '/none')])", "[404, 302, 204]\n"},
 		"http_get of bytes that are no text":       {"r = http_get('http://a.example/twice'); print(ascii(r['body']), r['headers']['X-Twice'])", "'\\ufffd\\xe4' a, b\n"},
-		"http_get of a large page":                 {"print(len(http_get('http://a.example/large')['body']))", "3145728\n"},
+		"each cookie that a server sets is told from the others": {`
+from urllib.request import urlopen
+from http.client import HTTPConnection
+url = 'http://a.example/cookies'
+want = ['a=1; Expires=Mon, 21 Oct 2126 07:28:00 GMT', 'b=2', 'c=3']
+c = HTTPConnection('a.example'); c.request('GET', '/cookies'); r = c.getresponse()
+print(http_get(url)['headers']['Set-Cookie'].splitlines() == want, http_post(url)['headers']['Set-Cookie'].split('\n') == want)
+print(urlopen(url).headers.get_all('set-cookie') == want, r.msg.get_all('Set-Cookie') == want, r.getheader('set-cookie') == ', '.join(want))`,
+			"True True\nTrue True True\n"},
+		"http_get of a large page": {"print(len(http_get('http://a.example/large')['body']))", "3145728\n"},
 		"http_post": {"print(http_post('http://a.example/echo', '{}')['body'], http_post('http://a.example/header', b'x')['body'], http_post('http://a.example/header', content_type='text/plain')['body'], http_post('http://a.example/echo', body='\u00e4')['body'], sep='\\n')",
 			"POST http://a.example/echo none {}\ncontent-type=application/json;\ncontent-type=text/plain;\nPOST http://a.example/echo none \u00e4\n"},
 		"http_get of what is no text": {"try: http_get(7)\nexcept TypeError as e: print(e)", "a URL is text, not int\n"},
 		"http_post of what is no body": {`
 for body in {'a': 1}, None, 7:
     try: http_post('http://a.example/echo', body=body)
-    except TypeError as e: print(e)`, "body is text or bytes, not dict\nbody is text or bytes, not NoneType\nbody is text or bytes, not int\n"},
+    except TypeError as e: print(e)
+for content_type in 7, b'text/plain':
+    try: http_post('http://a.example/echo', '', content_type)
+    except TypeError as e: print(e)`, "body is text or bytes, not dict\nbody is text or bytes, not NoneType\nbody is text or bytes, not int\n" +
+			"content_type is text, not int\ncontent_type is text, not bytes\n"},
 		"only http_get and http_post have the host unpack": {`
 from urllib.request import urlopen
 from http.client import HTTPConnection
@@ -161,13 +187,14 @@ c = HTTPConnection('a.example')
 c.request('POST', '/echo', iter([b'in ', b'pieces']), {'Transfer-Encoding': 'chunked'}, encode_chunked=True); print(c.getresponse().read())
 import io
 c.request('POST', '/echo', io.BytesIO(b'of a file')); print(c.getresponse().read())
+c.putrequest('GET', '/header', skip_accept_encoding=True); c.putheader('X-Own', 'a', 'b: c', 'd'); c.endheaders(); print(c.getresponse().read())
 c.request('HEAD', '/head'); r = c.getresponse(); print(r.getheader('content-length'), r.read())
 c.request('GET', '/none'); r = c.getresponse(); print(r.status, r.read())
 c.putrequest('POST', '/echo'); c.putheader('Content-Length', '6'); c.endheaders(); c.send(b'abc'); c.send(b'def'); print(c.getresponse().read())`,
 			strings.Repeat("GET http://a.example/echo 3 \n", 2) + strings.Repeat("GET https://a.example/echo 3 \n", 2) +
 				strings.Repeat("GET http://a.example:8080/echo 3 \n", 2) + strings.Repeat("GET https://a.example:80/echo 3 \n", 2) +
 				"GET http://[::1]:8080/echo none \n" +
-				"b'POST http://a.example/echo none in pieces'\nb'POST http://a.example/echo none of a file'\n12345 b''\n204 b''\n" +
+				"b'POST http://a.example/echo none in pieces'\nb'POST http://a.example/echo none of a file'\nb'host=a.example;x-own=a b: c d;'\n12345 b''\n204 b''\n" +
 				"b'POST http://a.example/echo none abcdef'\n"},
 		"threads fetch at once": {`
 from concurrent.futures import ThreadPoolExecutor
@@ -284,6 +311,11 @@ func TestRequestsOfAVenvFetchesThroughTheHost(t *testing.T) {
 	outputWith(t, vm, `
 import requests
 print(requests.get('https://a.example/', timeout=5).text)
+for t in 5, (2, 30), (3.5, None), (None, 4), None: print(requests.get('https://a.example/times', timeout=t).text)
+print(requests.post('http://a.example/times', data=iter([b'in ', b'pieces']), timeout=(2, 30)).text)
+try: requests.get('https://connecting.error/', timeout=(1, 30))
+except requests.ConnectTimeout as e: print('no connection' in str(e))
+print(dict(requests.get('https://a.example/cookies').cookies))
 r = requests.post('http://a.example/echo', json={'a': 1}); print(r.status_code, r.text, r.url)
 r = requests.get('https://a.example/moved'); print(r.history, r.text)
 print(len(requests.get('https://a.example/large', stream=True).content))
@@ -295,13 +327,17 @@ try: requests.get('https://timeout.error/', timeout=1)
 except requests.Timeout as e: print(type(e).__name__)
 try: requests.get('https://a.example/', proxies={'https': 'http://b.example:3128'})
 except requests.ConnectionError as e: print('does not offer proxies' in str(e))
+open('/tmp/own.pem', 'w').close()
+try: requests.get('https://a.example/', cert='/tmp/own.pem')
+except requests.ConnectionError as e: print('does not offer client certificates' in str(e))
 import http.server, threading
 s = http.server.ThreadingHTTPServer(('127.0.0.1', 0), http.server.SimpleHTTPRequestHandler)
 s.RequestHandlerClass.log_message = lambda *a: None
 threading.Thread(target=s.serve_forever, daemon=True).start()
 print(requests.get('http://localhost:%d/' % s.server_port).headers['Server'].split('/')[0])
-s.shutdown()`, "hello from a.example\n200 POST http://a.example/echo none {\"a\": 1} http://a.example/echo\n"+
-		"[<Response [302]>] GET https://a.example/echo none \n3145728\n[404, 404, 404]\nTrue\nTrue\nTrue\nReadTimeout\nTrue\nSimpleHTTP\n", web)
+s.shutdown()`, "hello from a.example\n5 5 10\n2 30 32\n3.5 none none\nnone 4 none\nnone none none\n2 30 32\nTrue\n"+
+		"{'a': '1', 'b': '2', 'c': '3'}\n200 POST http://a.example/echo none {\"a\": 1} http://a.example/echo\n"+
+		"[<Response [302]>] GET https://a.example/echo none \n3145728\n[404, 404, 404]\nTrue\nTrue\nTrue\nReadTimeout\nTrue\nTrue\nSimpleHTTP\n", web)
 	outputWith(t, vm, `
 try: requests.get('https://a.example/')
 except requests.ConnectionError as e: print('network access is not allowed in this sandbox' in str(e))`, "True\n", nil)

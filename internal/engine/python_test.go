@@ -101,6 +101,16 @@ assert sys.prefix == '/usr' and sys.executable.startswith('/usr/bin/python3')
 print('ok')
 `
 
+// timedOut catches what sockets raise, which was no TimeoutError before Python 3.10.
+const timedOut = `
+import socket
+from urllib.request import urlopen
+for kind in socket.timeout, TimeoutError:
+    try: urlopen('http://timeout.error/')
+    except kind as e: print(e.strerror)
+try: http_get('http://timeout.error/')
+except socket.timeout as e: print(e.strerror)`
+
 func TestEveryPythonRunsItsStandardLibrary(t *testing.T) {
 	for name, python := range interpreters(t) {
 		t.Run(name, func(t *testing.T) {
@@ -115,6 +125,7 @@ func TestEveryPythonRunsItsStandardLibrary(t *testing.T) {
 					}
 				}
 				output(t, vm, standardLibrary, "ok\n")
+				outputWith(t, vm, timedOut, strings.Repeat("no timeout\n", 3), web)
 				reset(t, vm)
 			}
 		})

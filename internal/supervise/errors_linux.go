@@ -24,11 +24,16 @@ var (
 // maxDiagnostics is how much of a helper's standard error is kept, in bytes.
 const maxDiagnostics = 64 << 10
 
+// KindKilled is the StartError.Kind of a worker that a signal from outside has
+// ended before it was ready: the next one may well start.
+const KindKilled = "killed"
+
 // StartError says why a worker could not be started.
 type StartError struct {
 	// Kind classifies it in the engine's words; "unavailable" if this machine has
 	// not what it takes, the control groups of Limits included, "memory" if the
-	// worker reached its limit, "internal" if it is none of them.
+	// worker reached its limit, KindKilled if somebody else ended it, "internal" if
+	// it is none of them.
 	Kind string
 	// Message is one line.
 	Message string

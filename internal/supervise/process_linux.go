@@ -269,6 +269,33 @@ func (p *process) failure(err error) *StartError {
 	return &s
 }
 
+// killed says whether somebody else has ended a worker that could not be started.
+// One that has only closed its connection gets a moment to end by itself, since that
+// is told a little later. Nobody here may have told it to end.
+func (p *process) killed(err error) bool {
+	if !closed(err) {
+		return false
+	}
+	select {
+	case <-p.ended:
+		return !p.how.OutOfMemory && fromOutside(p.how.Signal)
+	case <-time.After(stderrDelay):
+		return false
+	}
+}
+
+// fromOutside says whether a signal is one by which somebody else ends a process.
+// What a worker's own fault, or its filter of system calls, ends it with would end
+// the next one too.
+func fromOutside(signal int) bool {
+	switch unix.Signal(signal) {
+	case unix.SIGKILL, unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+		return true
+	default:
+		return false
+	}
+}
+
 // closed says whether an error means that the worker has closed its connection
 // or ended.
 func closed(err error) bool {

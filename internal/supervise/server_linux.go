@@ -239,10 +239,14 @@ func (s *server) settle() {
 				s.todo <- func() { s.started(p) }
 				return
 			}
+			killed := p != nil && s.ctx.Err() == nil && p.killed(err)
 			if p != nil {
 				p.end()
 			}
 			f := p.failure(err)
+			if killed {
+				f.Kind = KindKilled
+			}
 			s.todo <- func() { s.failed(p, f) }
 		}(s.next)
 	}

@@ -112,7 +112,7 @@ func TestWorkerKilledAtAnyMoment(t *testing.T) {
 				watch(t, first).signal(t, unix.SIGKILL)
 				if m == "starting" {
 					var e *StartError
-					if err := <-failed; !errors.As(err, &e) || !strings.Contains(err.Error(), "signal 9") {
+					if err := <-failed; !errors.As(err, &e) || e.Kind != KindKilled || !strings.Contains(err.Error(), "signal 9") {
 						t.Errorf("error %v", err)
 					}
 					return

@@ -23,7 +23,7 @@ type machine struct {
 func (m *machine) open(ctx context.Context, s wire.Start) (wire.Ready, error) {
 	var err error
 	if m.platform, _, err = host.Open(cmp.Or(s.Engine, host.KVM)); err != nil {
-		return wire.Ready{}, &engine.Error{Kind: engine.KindUnavailable, Message: "no virtual machine", Cause: err}
+		return wire.Ready{}, &engine.Error{Kind: engine.KindNoPlatform, Message: "no virtual machine", Cause: err}
 	}
 	m.template, err = engine.Open(ctx, engine.Config{
 		Image: s.Image, ImageID: s.ImageID, Cache: s.Templates, Platform: m.platform, Memory: s.Memory, Grace: s.Grace,
