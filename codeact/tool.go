@@ -152,7 +152,16 @@ func ParseArguments(args string) (code string, err error) {
 	var in struct {
 		Code *string `json:"code"`
 	}
-	if err := json.Unmarshal([]byte(args), &in); err != nil {
+	if args == "" { // as of a client that leaves them out
+		args = "{}"
+	}
+	var wrong *json.UnmarshalTypeError
+	switch err := json.Unmarshal([]byte(args), &in); {
+	case errors.As(err, &wrong) && wrong.Field == "":
+		return "", &ArgumentError{fmt.Errorf("want a JSON object with the string \"code\", not a JSON %s", wrong.Value)}
+	case errors.As(err, &wrong):
+		return "", &ArgumentError{fmt.Errorf("\"code\" must be a string, not a JSON %s", wrong.Value)}
+	case err != nil:
 		return "", &ArgumentError{fmt.Errorf("want a JSON object with the string \"code\": %w", err)}
 	}
 	if in.Code == nil {
