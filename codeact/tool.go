@@ -1,6 +1,7 @@
 package codeact
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,13 +155,13 @@ func ParseArguments(args string) (code string, err error) {
 	if len(args) > argumentBounds.Bytes { // before it is copied
 		return "", &ArgumentError{fmt.Errorf("%d bytes are more than the limit of %d", len(args), argumentBounds.Bytes)}
 	}
-	object := []byte(args)
+	object := []byte(cmp.Or(args, "{}")) // a client may leave them out
 	facts, err := strictjson.Check(object, argumentBounds)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", &ArgumentError{fmt.Errorf("want a JSON object with the string \"code\": %w", err)}
-	}
-	if facts.Kind != '{' {
-		return "", &ArgumentError{errors.New("want a JSON object with the string \"code\"")}
+	case facts.Kind != '{':
+		return "", &ArgumentError{fmt.Errorf("want a JSON object with the string \"code\", not a JSON %s", kind(facts.Kind))}
 	}
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(object, &members); err != nil {
@@ -170,11 +171,30 @@ func ParseArguments(args string) (code string, err error) {
 	if !there {
 		return "", &ArgumentError{errors.New("the string \"code\" is missing")}
 	}
-	var text *string
-	if err := json.Unmarshal(program, &text); err != nil || text == nil {
-		return "", &ArgumentError{errors.New("\"code\" has to be a string")}
+	if k := kind(program[0]); k != "string" {
+		return "", &ArgumentError{fmt.Errorf("\"code\" must be a string, not a JSON %s", k)}
 	}
-	return *text, nil
+	if err := json.Unmarshal(program, &code); err != nil {
+		return "", &ArgumentError{err}
+	}
+	return code, nil
+}
+
+// kind names a JSON value by its first byte.
+func kind(first byte) string {
+	switch first {
+	case '{':
+		return "object"
+	case '[':
+		return "array"
+	case '"':
+		return "string"
+	case 't', 'f':
+		return "boolean"
+	case 'n':
+		return "null"
+	}
+	return "number"
 }
 
 // Execute runs a program. Whatever happens to it is in the outcome; the error is

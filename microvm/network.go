@@ -72,7 +72,10 @@ func (b *Backend) observe(s *Sandbox, o egress.Observation) {
 	if o.Failure != egress.KindNone && o.Decision.Allowed() {
 		d.Reason = o.Failure.String()
 	}
-	d.Host, d.Port, d.Duration = o.Decision.Target.Name(), o.Decision.Target.Port(), o.Duration
+	d.Duration = o.Duration
+	if t := o.Decision.Target; !t.IsZero() { // else the URL was none that says
+		d.Host, d.Port = t.Name(), t.Port()
+	}
 	(*report)(sandbox.EgressObservation{
 		Key: s.place.Key, Kind: s.place.Kind, InstanceID: s.ID(), Decisions: []sandbox.EgressDecision{d},
 	})

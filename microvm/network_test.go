@@ -73,6 +73,8 @@ print(http_get('http://`+webAddress+`/a')['body'], http_post('http://`+webAddres
 print(urllib.request.urlopen('http://`+webAddress+`/c').read(), http_get('http://`+webAddress+`/forbidden')['status'])
 try: http_get('http://192.0.2.1/')
 except OSError as e: print(type(e).__name__, e)
+try: http_get('http://`+webAddress+`:81/')
+except OSError: pass
 `)
 		want := "GET /a 200\nb'GET /c' 403\nPermissionError "
 		if !strings.HasPrefix(got, want) || !strings.Contains(got, "192.0.2.1") {
@@ -84,11 +86,15 @@ except OSError as e: print(type(e).__name__, e)
 	}
 	mu.Lock()
 	defer mu.Unlock()
-	if len(seen) != 10 || seen[0].Key != key() || !seen[0].Decisions[0].Allowed || seen[0].Decisions[0].Host != webAddress {
+	if len(seen) != 12 || seen[0].Key != key() || !seen[0].Decisions[0].Allowed || seen[0].Decisions[0].Host != webAddress {
 		t.Fatalf("%d observations, the first %+v", len(seen), seen[:min(1, len(seen))])
 	}
 	if last := seen[4].Decisions[0]; last.Allowed || last.Host != "192.0.2.1" || last.Port != 80 || last.Reason == "" {
 		t.Errorf("the refused one: %+v", last)
+	}
+	// It did not ask for port 80, and nothing else can be allowed.
+	if other := seen[5].Decisions[0]; other.Allowed || other.Host != "" || other.Port != 0 || other.Reason != "port not allowed" {
+		t.Errorf("the one of another port: %+v", other)
 	}
 }
 

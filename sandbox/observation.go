@@ -6,8 +6,9 @@ import "time"
 type EgressDecision struct {
 	// Allowed says whether it was let out.
 	Allowed bool
-	// Host and Port are what the program asked for. The host is the program's
-	// text, which the backend has bounded.
+	// Host and Port are what the program asked for; empty and zero when that does not
+	// say, or nothing that is ever allowed. The host is the program's text, which the
+	// backend has bounded.
 	Host string
 	Port uint16
 	// Reason is why, in the backend's words.

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
@@ -205,6 +206,12 @@ func (g *gate) serve(w http.ResponseWriter, r *http.Request) *refusal {
 	body, err := receive(w, r)
 	if err != nil {
 		return err
+	}
+	if r.Method == http.MethodPost {
+		// What is no message is the SDK's to refuse.
+		if message, err := jsonrpc.DecodeMessage(body); err == nil && checkID(message) != nil {
+			return &refusal{http.StatusBadRequest, errID.Error()}
+		}
 	}
 	switch {
 	case g.share(w, r) && r.Method == http.MethodOptions:

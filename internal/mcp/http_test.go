@@ -160,6 +160,17 @@ func TestRequestsAreRefusedUnlessTheyMay(t *testing.T) {
 	}
 }
 
+func TestAnIDThatWouldComeBackAsAnotherIsRefused(t *testing.T) {
+	address := listen(t, serve(t, memory(), nil), mcp.HTTP{})
+	const request = `{"jsonrpc":"2.0","id":%d,"method":"ping"}`
+	if status, text, _ := post(t, address, strings.NewReader(fmt.Sprintf(request, 1<<53+1)), nil); status != 400 || !strings.Contains(text, "use text for others") {
+		t.Errorf("status %d, %q", status, text)
+	}
+	if status, text, _ := post(t, address, strings.NewReader(fmt.Sprintf(request, 1<<53-1)), nil); status != 200 || !strings.Contains(text, `"id":9007199254740991,"result"`) {
+		t.Errorf("status %d, %q", status, text)
+	}
+}
+
 func TestBrowsersAreToldWhatPagesOfNamedOriginsMayDo(t *testing.T) {
 	const origin = "https://agents.example"
 	address := listen(t, serve(t, memory(), nil), mcp.HTTP{Token: token, Origins: []string{origin}})

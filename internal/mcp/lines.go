@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -30,6 +31,9 @@ type lines struct {
 	// max bounds a line in bytes, without white space around it.
 	max    int
 	logger *slog.Logger
+	// told says that the log has one of the lines that are none. A client that writes
+	// many may not read what is logged, and a full pipe would keep the session.
+	told bool
 	// rest is what has not been read yet of the last message.
 	rest []byte
 	// skipping says that the input is within a line that is too long.
@@ -78,7 +82,11 @@ func (l *lines) next() error {
 		// Revision 2025-03-26 alone has them, and 2025-06-18 took them out again.
 		return l.refuse(jsonrpc.CodeInvalidRequest, nil, "invalid request: batches are not part of the protocol, send one message a line")
 	}
-	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+	message, err := jsonrpc.DecodeMessage(line)
+	if err == nil {
+		err = checkID(message)
+	}
+	if err != nil {
 		return l.refuse(jsonrpc.CodeInvalidRequest, requestID(line), fmt.Sprintf("invalid request: %.*s", maxReason, err))
 	}
 	l.rest = append(line, '\n')
@@ -129,7 +137,12 @@ func requestID(line []byte) json.RawMessage {
 // refuse answers what is no message. Without an id the answer's is null, as
 // JSON-RPC has it.
 func (l *lines) refuse(code int64, id json.RawMessage, reason string) error {
-	l.logger.Warn("a line of the client is no message and was skipped", "code", code)
+	level := slog.LevelWarn
+	if l.told {
+		level = slog.LevelDebug
+	}
+	l.told = true
+	l.logger.Log(context.Background(), level, "a line of the client is no message and was skipped", "code", code)
 	answer, err := json.Marshal(struct {
 		Version string          `json:"jsonrpc"`
 		ID      json.RawMessage `json:"id"`

@@ -43,6 +43,10 @@ func TestWhatIsNoMessageIsAnsweredAndTheNextMessagePasses(t *testing.T) {
 		{"no version", `{"id":"a","method":"ping"}`, `{"jsonrpc":"2.0","id":"a","error":{"code":-32600,"message":"invalid request: invalid message version tag \"\"`},
 		{"another version", `{"jsonrpc":"1.0","id":-7,"method":"ping"}`, `{"jsonrpc":"2.0","id":-7,"error":{"code":-32600,`},
 		{"an id that is none", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
+		{"the largest id that is a number", `{"jsonrpc":"2.0","id":-9007199254740991,"method":"ping"}`, ""},
+		{"an id that would come back as another", `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, `{"jsonrpc":"2.0","id":9007199254740993,"error":{"code":-32600,"message":"invalid request: a number that is an id is from `},
+		{"an id without end", `{"jsonrpc":"2.0","id":-1e300,"method":"ping"}`, `{"jsonrpc":"2.0","id":-1e300,"error":{"code":-32600,`},
+		{"a response with such an id, which is nobody's", `{"jsonrpc":"2.0","id":9007199254740993,"result":{}}`, ""},
 		{"a method that is none", `{"jsonrpc":"2.0","id":3,"method":7}`, `{"jsonrpc":"2.0","id":3,"error":{"code":-32600,`},
 		{"a response without a version, whose id is the server's", `{"id":1,"result":{}}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,`},
 		{"neither request nor response", `{"jsonrpc":"2.0"}`, `{"jsonrpc":"2.0","id":null,"error":{"code":-32600,"message":"invalid request: invalid request"`},
@@ -65,6 +69,21 @@ func TestWhatIsNoMessageIsAnsweredAndTheNextMessagePasses(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func TestAClientThatWritesNoiseDoesNotFillTheLog(t *testing.T) {
+	var log, answers bytes.Buffer
+	const noise = 1000
+	l := newLines(strings.NewReader(strings.Repeat("noise\n", noise)), &answers, 1<<10, slog.New(slog.NewTextHandler(&log, nil)))
+	if _, err := io.Copy(io.Discard, l); err != nil {
+		t.Fatal(err)
+	}
+	if answered := strings.Count(answers.String(), "\n"); answered != noise {
+		t.Errorf("%d answers", answered)
+	}
+	if logged := strings.Count(log.String(), "level=WARN"); logged != 1 || strings.Count(log.String(), "\n") != 1 {
+		t.Errorf("logged %d of them: %.500s", logged, &log)
 	}
 }
 

@@ -47,6 +47,12 @@ type Config struct {
 	// Logger are filled in. None of its Tools may ask for approval: the server can
 	// ask nobody, and whether a client does is the client's affair.
 	Tool codeact.Config
+	// Facts, when not nil, gives what Tool.Facts leaves open, or nothing when ctx is
+	// over before it is known. Clients' lists of tools wait for it, each for FactsTime
+	// at most, until it is known; it may be called at the same time.
+	Facts func(ctx context.Context) sandbox.Facts
+	// FactsTime is DefaultFactsTime when zero.
+	FactsTime time.Duration
 	// Version is this program's, for clients.
 	Version string
 	// Progress is how often a client that asked for it hears of a program that
@@ -71,6 +77,8 @@ type Server struct {
 
 	mu     sync.Mutex
 	closed bool // guarded by mu
+	// facts are what clients are told of the sandboxes; guarded by mu.
+	facts sandbox.Facts
 	// sessions are those that have had a call; nil stands for one that has been
 	// stopped before its first, which may be on its way. Guarded by mu.
 	sessions map[*sdk.ServerSession]*session
@@ -79,11 +87,11 @@ type Server struct {
 // New makes a server. Nothing is started. Errors are those of codeact.NewTool, and
 // a *sandbox.RefusalError for tools of the host that ask for approval.
 func New(c Config) (*Server, error) {
-	c.Progress = cmp.Or(c.Progress, DefaultProgress)
+	c.Progress, c.FactsTime = cmp.Or(c.Progress, DefaultProgress), cmp.Or(c.FactsTime, DefaultFactsTime)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{config: c, sessions: map[*sdk.ServerSession]*session{}}
+	s := &Server{config: c, facts: c.Tool.Facts, sessions: map[*sdk.ServerSession]*session{}}
 	// What clients are told of the tool is the same in every session.
 	model, err := s.newSession("", nil)
 	if err != nil {
@@ -101,7 +109,9 @@ func New(c Config) (*Server, error) {
 			Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}},
 		},
 	)
-	s.addTools(model.tool)
+	s.sdk.AddReceivingMiddleware(s.informed)
+	s.addProgramTool(model.tool)
+	s.addResetTool()
 	return s, nil
 }
 
@@ -301,11 +311,12 @@ func (s *Server) Purge(ctx context.Context, scope, threadID string) (sandbox.Sco
 }
 
 // newSession makes a session of a client that has not begun, whose calls are in a
-// line; nil stands for a new one.
+// line; nil stands for a new one. Precondition: mu is held, or nobody has the server
+// yet.
 func (s *Server) newSession(client string, l *line) (*session, error) {
 	of := newSession(s.config, &s.fence, client, l)
 	c := s.config.Tool
-	c.AgentID, c.KeepsState, c.Shape, c.Logger = of.key.AgentID, s.config.KeepState, codeact.ShapePlain, s.config.Logger
+	c.AgentID, c.KeepsState, c.Shape, c.Facts, c.Logger = of.key.AgentID, s.config.KeepState, codeact.ShapePlain, s.facts, s.config.Logger
 	c.Caller = func(context.Context) codeact.Caller {
 		return codeact.Caller{Scope: of.key.Scope, ThreadID: of.key.ThreadID}
 	}

@@ -83,9 +83,19 @@ func TestResultsAreTextAndStructure(t *testing.T) {
 func TestArgumentsThatAreNoneAreToldToTheModel(t *testing.T) {
 	b := memory()
 	cs, _ := connect(t, serve(t, b, nil), nil)
-	for _, arguments := range []any{map[string]any{}, map[string]any{"code": 7}, nil} {
-		if got := ask(t, cs, codeact.Name, arguments); !got.IsError || !strings.Contains(got.Text, `"code"`) {
-			t.Errorf("%v: got %+v", arguments, got)
+	for _, r := range []struct {
+		arguments any
+		want      string
+	}{
+		{map[string]any{}, `the string "code" is missing`},
+		{nil, `the string "code" is missing`},
+		{map[string]any{"source": "print(1)"}, `the string "code" is missing`},
+		{map[string]any{"code": 7}, `"code" must be a string, not a JSON number`},
+		{map[string]any{"code": []string{"print(1)"}}, `"code" must be a string, not a JSON array`},
+		{"print(1)", `want a JSON object with the string "code", not a JSON string`},
+	} {
+		if got := ask(t, cs, codeact.Name, r.arguments); !got.IsError || got.Text != "Error: the arguments of execute_code: "+r.want {
+			t.Errorf("%v: got %+v, want %q", r.arguments, got, r.want)
 		}
 	}
 	if calls := b.Calls(); len(calls) != 0 {
@@ -298,7 +308,7 @@ func TestWithoutASandboxTheModelIsToldSo(t *testing.T) {
 	b := memory()
 	cs, _ := connect(t, serve(t, b, nil), nil)
 	b.Script(sandboxtest.OpAcquire, sandboxtest.Step{Err: &sandbox.OpError{Op: "acquire", Class: sandbox.ErrUnavailable, Detail: "secret"}})
-	if got := run(t, cs, `print "x"`); !got.IsError || got.Kind != "unavailable" || strings.Contains(got.Text, "secret") {
+	if got := run(t, cs, `print "x"`); !got.IsError || got.Kind != "unavailable" || strings.Contains(got.Text, "secret") || !strings.HasPrefix(got.Text, "Error: no sandbox could be had") {
 		t.Errorf("got %+v", got)
 	}
 	wants(t, run(t, cs, `print "x"`), "stdout:\nx")

@@ -55,13 +55,18 @@ func outputSchema() map[string]any {
 	}
 }
 
-func (s *Server) addTools(model *codeact.Tool) {
-	no, yes, online := false, true, len(s.config.Tool.Allow) > 0
+// addProgramTool offers execute_code, in place of the one that was offered before.
+func (s *Server) addProgramTool(model *codeact.Tool) {
+	no, online := false, len(s.config.Tool.Allow) > 0
 	s.sdk.AddTool(&sdk.Tool{
 		Name: model.Name(), Title: "Run Python", Description: model.Description(),
 		InputSchema: model.Schema(), OutputSchema: outputSchema(),
 		Annotations: &sdk.ToolAnnotations{DestructiveHint: &no, OpenWorldHint: &online},
 	}, s.execute)
+}
+
+func (s *Server) addResetTool() {
+	no, yes := false, true
 	s.sdk.AddTool(&sdk.Tool{
 		Name: ResetName, Title: "Reset the sandbox",
 		Description: "Put the Python sandbox of this session back to its start: names, imports and files of earlier programs are gone. " +
@@ -132,22 +137,32 @@ func told(text string, isError bool) *sdk.CallToolResult {
 // refused is the result of a call that did nothing.
 func refused(err error) *sdk.CallToolResult { return told("Error: "+err.Error(), true) }
 
+// unavailable is what a model hears without a sandbox, and tells its user, whose
+// client keeps the log. The tool's own words are for agents that have another way to
+// check what they wrote.
+const unavailable = "no sandbox could be had, and the program did not run. The log of this MCP server says why; 'maf-sandbox doctor' on its machine says what mends it."
+
 // answer is the result of a program.
 func answer(o codeact.Outcome) (*sdk.CallToolResult, error) {
 	r := result{
 		Stdout: o.Stdout, Stderr: o.Stderr, StateLost: o.Lost,
 		DurationMS: float64(o.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
 	}
-	if o.Failure != "" {
-		r.Error = &failure{Kind: string(o.Failure), Message: o.Message()}
-	} else {
+	text := o.Report()
+	switch o.Failure {
+	case "":
 		r.ExitCode = &o.ExitCode
+	case codeact.FailureUnavailable: // nothing ran that could have printed
+		r.Error = &failure{Kind: string(o.Failure), Message: unavailable}
+		text = "Error: " + unavailable
+	default:
+		r.Error = &failure{Kind: string(o.Failure), Message: o.Message()}
 	}
 	structured, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode a result: %w", err)
 	}
-	res := told(o.Report(), o.Failure != "")
+	res := told(text, o.Failure != "")
 	res.StructuredContent = json.RawMessage(structured)
 	return res, nil
 }

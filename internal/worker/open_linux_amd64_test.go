@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnEngineThatCannotBeHadIsToldFromAnImageThatCannot(t *testing.T) {
-	_, _, err := Open(t.Context(), wire.Start{Engine: "none"})
+	_, _, err := new(machine).serve(t.Context(), wire.Start{Engine: "none"})
 	var failed *engine.Error
 	if !errors.As(err, &failed) || failed.Kind != engine.KindNoPlatform || !errors.Is(err, engine.ErrUnavailable) {
 		t.Errorf("got %v", err)

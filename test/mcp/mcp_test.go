@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -169,6 +170,34 @@ func TestAClientComputesOverStandardStreams(t *testing.T) {
 	if got, _ := run(t.Context(), t, cs, "print(x)"); !strings.Contains(got, "NameError") {
 		t.Errorf("after a reset: %q", got)
 	}
+	if err := cs.Close(); err != nil {
+		t.Errorf("the program ended with %v", err)
+	}
+	nothingLeft(t)
+}
+
+func TestTheModelIsToldOfThePythonAtTheFirstStartOfAll(t *testing.T) {
+	requireSandboxes(t)
+	c := command(t, "mcp")
+	c.Env = append(c.Env, cli.CacheEnv+"="+t.TempDir())
+	c.Stderr = t.Output()
+	cs, err := sdk.NewClient(&sdk.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), &sdk.CommandTransport{Command: c}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cs.Close() }) // the test has closed it
+	// Each list waits a while; a busy machine may need more.
+	version := regexp.MustCompile(`a stock CPython (3\.[0-9.]+) in a sandbox`)
+	var told []string
+	eventually(t, "the description names the Python", func() bool {
+		tools, err := cs.ListTools(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = version.FindStringSubmatch(tools.Tools[0].Description)
+		return told != nil
+	})
+	wants(t, cs, "import platform; print(platform.python_version())", "stdout:\n"+told[1])
 	if err := cs.Close(); err != nil {
 		t.Errorf("the program ended with %v", err)
 	}

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/maf-sandbox/maf-sandbox-go/sandbox"
@@ -53,5 +55,47 @@ func TestTheModelIsToldOfTheImageAndTheLimits(t *testing.T) {
 				t.Errorf("logged %s", log)
 			}
 		})
+	}
+}
+
+func TestTheListOfToolsWaitsForTheFirstCapture(t *testing.T) {
+	unknown := &sandbox.OpError{Op: "acquire", Class: sandbox.ErrUnavailable, Detail: "no image"}
+	var captured atomic.Bool
+	capture := make(chan struct{})
+	s := begin(t, func(o *Options) {
+		memory := o.Backend
+		o.Backend = func(o *Options, private []sandbox.Host, logger *slog.Logger) (sandbox.Backend, error) {
+			behind, err := memory(o, private, logger)
+			b := newLazy(behind, logger, func(context.Context) (sandbox.Backend, error) {
+				<-capture
+				captured.Store(true)
+				return behind, nil
+			})
+			b.facts = func(sandbox.Spec) (sandbox.Facts, error) {
+				if captured.Load() {
+					return sandbox.Facts{Python: "3.13.0"}, nil
+				}
+				return sandbox.Facts{}, unknown
+			}
+			return b, err
+		}
+	})
+	if got := s.says(t, initialize); !strings.Contains(got, `"id":1,"result"`) {
+		t.Errorf("initialize: %s", got)
+	}
+	if _, err := io.WriteString(s.to, listTools+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	// What does not need to know is answered meanwhile.
+	if got := s.says(t, `{"jsonrpc":"2.0","id":3,"method":"ping"}`); !strings.Contains(got, `"id":3,"result":{}`) {
+		t.Fatalf("ping: %s", got)
+	}
+	close(capture)
+	if !s.from.Scan() || !strings.Contains(s.from.Text(), "a stock CPython 3.13.0 in a sandbox") {
+		t.Errorf("list: %s", s.from.Text())
+	}
+	_ = s.to.Close()
+	if err := s.ends(t); err != nil {
+		t.Error(err)
 	}
 }

@@ -271,7 +271,8 @@ func run(ctx context.Context, o *Options) (err error) {
 	if err != nil {
 		return err
 	}
-	server, err := o.server(r, rules, factsOf(backend, logger), logger)
+	warmed := make(chan struct{})
+	server, err := o.server(r, rules, factsOf(backend, warmed, logger), logger)
 	if err != nil {
 		return err
 	}
@@ -292,10 +293,9 @@ func run(ctx context.Context, o *Options) (err error) {
 	defer release()
 	in := o.Factory.Streams.In
 	if warm, ok := backend.(interface{ Warm(context.Context) }); ok {
-		warming := make(chan struct{})
-		in = held{in, warming}
-		go func() { defer close(warming); warm.Warm(ctx) }()
-		defer func() { release(); <-warming }()
+		in = held{in, warmed}
+		go func() { defer close(warmed); warm.Warm(ctx) }()
+		defer func() { release(); <-warmed }()
 	}
 	if o.HTTP == "" {
 		if o.Factory.Streams.InTTY {
@@ -348,27 +348,12 @@ func (o *Options) tooWeak(reached sandbox.Isolation) error {
 		what, reached, mend, o.MinIsolation.Value, sandbox.ErrIsolationNotPermitted)
 }
 
-// factsOf are those of the image of a backend's sandboxes, for the model. Clients
-// ask for the tools at once: nothing is known of a Python that is captured only
-// after that, at the first start of all and after an upgrade.
-func factsOf(backend sandbox.Backend, logger *slog.Logger) sandbox.Facts {
-	b, ok := backend.(*lazy)
-	if !ok || b.facts == nil {
-		return sandbox.Facts{}
-	}
-	facts, err := b.facts(sandbox.Spec{})
-	if err != nil {
-		logger.Info("the model is not told what is in the image", "error", err)
-	}
-	return facts
-}
-
 // server makes the server over a router.
-func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, facts sandbox.Facts, logger *slog.Logger) (*mcp.Server, error) {
+func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, facts func(context.Context) sandbox.Facts, logger *slog.Logger) (*mcp.Server, error) {
 	return mcp.New(mcp.Config{
-		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Logger: logger,
+		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Facts: facts, Logger: logger,
 		Tool: codeact.Config{
-			Timeout: o.Timeout.Value, Allow: rules, Facts: facts,
+			Timeout: o.Timeout.Value, Allow: rules,
 			Bounds: codeact.Bounds{
 				Memory: o.Memory.Bytes, MaxOutput: o.MaxOutput.Bytes, MaxCode: microvm.DefaultMaxCode,
 				HTTPBody: microvm.MaxHTTPBody, HTTPTime: microvm.MaxHTTPTime,

@@ -3,6 +3,8 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
 	"os/exec"
 
 	"github.com/maf-sandbox/maf-sandbox-go/internal/cli"
@@ -39,6 +41,9 @@ func notReady(detail string, err error) error {
 	return cli.StartFailure(&sandbox.OpError{Op: "acquire", Class: sandbox.ErrUnavailable, Detail: detail, Cause: err})
 }
 
+// maxPath bounds what is told of the PATH, in characters.
+const maxPath = 200
+
 // imageReady looks for the image, or for what can become one.
 func (o *Options) imageReady() error {
 	dir, err := o.Factory.ImageDir()
@@ -57,7 +62,8 @@ func (o *Options) imageReady() error {
 		return nil
 	}
 	if _, err := exec.LookPath("python3"); err != nil {
-		return notReady("no Python for the sandbox", image.ErrNoPython)
+		// A desktop starts its applications with another PATH than a shell.
+		return notReady(fmt.Sprintf("there is no python3 on the PATH that this process was given, %.*q: '%s image build' in your shell captures one for it", maxPath, os.Getenv("PATH"), cli.Program), image.ErrNoPython)
 	}
 	return nil
 }

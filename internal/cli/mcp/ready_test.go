@@ -58,13 +58,16 @@ func TestACacheThatCannotBeMadeIsToldBeforeAnyClient(t *testing.T) {
 }
 
 func TestAMachineWithoutPythonIsToldBeforeAnyClient(t *testing.T) {
-	t.Setenv("PATH", t.TempDir())
+	t.Setenv("PATH", "/desktop\x1b[2J")
 	o, err := parse(t)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := o.ready(); !strings.Contains(cli.Explain(err), "install Python 3.9 or later") {
-		t.Errorf("got %v", err)
+	told := cli.Explain(o.ready())
+	for _, want := range []string{`no python3 on the PATH that this process was given, "/desktop\x1b[2J": 'maf-sandbox image build' in your shell`, "install Python 3.9 or later"} {
+		if !strings.Contains(told, want) {
+			t.Errorf("got %q, want %q", told, want)
+		}
 	}
 }
 

@@ -98,7 +98,11 @@ func (r *requests) refuse(key sandbox.Key, d sandbox.EgressDecision) {
 			r.refused[of] = map[refusal]*tally{}
 		}
 		r.refused[of][what] = &tally{key: key, since: time.Now()}
-		r.log(slog.LevelWarn, made, key, what.reason, what.host, slog.Bool("allowed", false), slog.Int("port", int(d.Port)))
+		attributes := []slog.Attr{slog.Bool("allowed", false)}
+		if d.Port != 0 {
+			attributes = append(attributes, slog.Int("port", int(d.Port)))
+		}
+		r.log(slog.LevelWarn, made, key, what.reason, what.host, attributes...)
 		return
 	}
 	if t.count++; time.Since(t.since) >= repeatEvery {

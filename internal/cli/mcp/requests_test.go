@@ -67,6 +67,9 @@ func TestAProgramThatIsRefusedOverAndOverDoesNotFloodTheLog(t *testing.T) {
 		r.wants(t,
 			`msg="a program made a request" key=s/t/a reason=address allowed=false port=80 host=a.example`,
 			`msg="a program made a request" key=s/t/a reason="method not listed" allowed=false port=80 host=a.example`)
+		// What no rule could allow has neither host nor port.
+		r.Observe(router.EgressObserved{EgressObservation: sandbox.EgressObservation{Key: key, Decisions: []sandbox.EgressDecision{{Reason: "port not allowed"}}}})
+		r.wants(t, `msg="a program made a request" key=s/t/a reason="port not allowed" allowed=false`)
 		// Each call may have a key of its own; the session is the same.
 		call := key
 		call.CallID = "call-1"
