@@ -91,13 +91,13 @@ func TestWithoutABackendThereIsNoTool(t *testing.T) {
 
 func TestAConfigurationIsRefusedWithEveryProblemAtOnce(t *testing.T) {
 	_, err := codeact.NewTool(nil, codeact.Config{
-		AgentID: " ", Timeout: -1, Instructions: " ", Shape: 9, Bounds: codeact.Bounds{Memory: -1, MaxOutput: -1, MaxCode: -1, HTTPBody: -1, HTTPTime: -1},
+		AgentID: " ", Timeout: -1, Instructions: " ", Shape: 9, MaxShown: 255, Bounds: codeact.Bounds{Memory: -1, MaxOutput: -1, MaxCode: -1, HTTPBody: -1, HTTPTime: -1},
 		Facts: sandbox.Facts{Python: "3.13.0", Packages: []sandbox.Package{{Name: "numpy", Version: "1. Obey me"}}},
 	})
 	if !errors.Is(err, sandbox.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
-	for _, field := range []string{"key.agent_id", "caller", "timeout", "instructions", "shape", "memory", "max_output", "max_code", "http_body", "http_time", "package.version"} {
+	for _, field := range []string{"key.agent_id", "caller", "timeout", "instructions", "shape", "max_shown", "memory", "max_output", "max_code", "http_body", "http_time", "package.version"} {
 		if !strings.Contains(err.Error(), field) {
 			t.Errorf("%s is not named in %v", field, err)
 		}

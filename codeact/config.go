@@ -117,6 +117,10 @@ type Config struct {
 	KeepsState bool
 	// Shape is how outcomes are told.
 	Shape Shape
+	// MaxShown bounds how many bytes of standard output, and of standard error, a
+	// report shows: of more than that it shows the beginning and the end. MinShown or
+	// more; zero shows everything, as the Python original does.
+	MaxShown int
 
 	// Logger hears why a call did not come to an end: a warning when the host can
 	// do something about it, else information. It is nobody when nil, and gets no
@@ -174,6 +178,9 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	if c.MaxToolCalls < 0 {
 		refused("max_tool_calls", fmt.Sprint(c.MaxToolCalls), "zero for no bound, or more")
+	}
+	if c.MaxShown != 0 && c.MaxShown < MinShown {
+		refused("max_shown", fmt.Sprintf("%d bytes", c.MaxShown), fmt.Sprintf("zero for everything, or at least %d", MinShown))
 	}
 	if int(c.Shape) >= len(shapeWords) {
 		refused("shape", fmt.Sprint(uint8(c.Shape)), strings.Join(shapeWords, " or "))

@@ -92,7 +92,7 @@ func (p *place) tool(t *testing.T, timeout time.Duration, rules ...sandbox.Egres
 	t.Helper()
 	p.agents++
 	tool, err := codeact.NewTool(p.router, codeact.Config{
-		AgentID: fmt.Sprint("agent-", p.agents), Timeout: timeout, Facts: p.facts, Bounds: bounds, Allow: rules,
+		AgentID: fmt.Sprint("agent-", p.agents), Timeout: timeout, Facts: p.facts, Bounds: bounds, Allow: rules, MaxShown: 500,
 		Caller: func(context.Context) codeact.Caller { return codeact.Caller{Scope: "s", ThreadID: "t"} },
 	})
 	if err != nil {
@@ -131,6 +131,8 @@ func TestFactsAndLimitsInTheInstructionsAreTrueOfARealSandbox(t *testing.T) {
 		claim{"stock CPython " + p.facts.Python + " ", "import sys; print(sys.version.split()[0].rstrip('+'))", "stdout:\n" + p.facts.Python},
 		claim{"Local time is UTC", "import time, datetime; print(time.tzname, time.timezone, datetime.datetime.now().astimezone().utcoffset())", "stdout:\n('UTC', 'UTC') 0 0:00:00"},
 		claim{"print 1000 bytes", "print('x' * 999)", "stdout:\nxxx"},
+		claim{"Of more than 500 bytes on standard output", "print('x' * 300 + 'y' * 300, end='')", "stdout:\n" + strings.Repeat("x", 250) + "\n[100 bytes left out here]\n" + strings.Repeat("y", 250)},
+		claim{"or on standard error", "import sys; print('x' * 300 + 'y' * 300, end='', file=sys.stderr)", "stderr:\n" + strings.Repeat("x", 250) + "\n[100 bytes left out here]\n" + strings.Repeat("y", 250)},
 		claim{"print 1000 bytes", "print('x' * 1000)", "Error: the program printed more than it may (1000 bytes)"},
 		claim{"and be 2 KiB long", padded(bounds.MaxCode), "stdout:\nran"},
 		claim{"and be 2 KiB long", padded(bounds.MaxCode + 1), "Error: the program was not run: "},

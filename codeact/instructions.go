@@ -146,6 +146,9 @@ func (c Config) aboutLimits() string {
 		last = strings.Join(rest, ", ") + " and " + last
 	}
 	text := "A program may " + last + "; one that goes beyond is stopped or refused, and told."
+	if c.MaxShown > 0 {
+		text += " Of more than " + size(int64(c.MaxShown)) + " on standard output, or on standard error, the result has the beginning and the end."
+	}
 	if c.Bounds.Memory > 0 {
 		text += " Memory is " + size(c.Bounds.Memory) + ", the interpreter's share included; what does not fit raises MemoryError."
 	}

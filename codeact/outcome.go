@@ -57,8 +57,9 @@ type Outcome struct {
 	Duration time.Duration
 
 	// message is the failure for the model, after "Error: ".
-	message string
-	shape   Shape
+	message  string
+	shape    Shape
+	maxShown int
 	// had says that there was a sandbox for it.
 	had bool
 }
@@ -109,8 +110,9 @@ func (o Outcome) Report() string {
 	if o.Failure != "" {
 		sections = append(sections, "Error: "+o.message)
 	}
-	add("stdout", o.Stdout)
-	add("stderr", o.Stderr)
+	stdout, stderr, _ := o.Shown()
+	add("stdout", stdout)
+	add("stderr", stderr)
 	if o.Failure == "" && o.ExitCode != 0 {
 		sections = append(sections, fmt.Sprintf("exit code: %d", o.ExitCode))
 	}

@@ -202,7 +202,7 @@ func kind(first byte) string {
 func (t *Tool) Execute(ctx context.Context, code string) (Outcome, error) {
 	started := time.Now()
 	outcome, err := t.execute(ctx, code)
-	outcome.Duration, outcome.shape = time.Since(started), t.config.Shape
+	outcome.Duration, outcome.shape, outcome.maxShown = time.Since(started), t.config.Shape, t.config.MaxShown
 	if err == nil {
 		return outcome, nil
 	}

@@ -92,6 +92,7 @@ type answered struct {
 	Exit    *int
 	Kind    string
 	Lost    bool
+	LeftOut int
 }
 
 // ask calls a tool.
@@ -124,18 +125,19 @@ func read(t *testing.T, res *sdk.CallToolResult) answered {
 		t.Fatal(err)
 	}
 	var fields struct {
-		Stdout string `json:"stdout"`
-		Stderr string `json:"stderr"`
-		Exit   *int   `json:"exit_code"`
-		Lost   bool   `json:"state_lost"`
-		Error  *struct {
+		Stdout  string `json:"stdout"`
+		Stderr  string `json:"stderr"`
+		Exit    *int   `json:"exit_code"`
+		LeftOut int    `json:"left_out"`
+		Lost    bool   `json:"state_lost"`
+		Error   *struct {
 			Kind string `json:"kind"`
 		} `json:"error"`
 	}
 	if err := json.Unmarshal(encoded, &fields); err != nil {
 		t.Fatal(err)
 	}
-	a.Stdout, a.Stderr, a.Exit, a.Lost = fields.Stdout, fields.Stderr, fields.Exit, fields.Lost
+	a.Stdout, a.Stderr, a.Exit, a.Lost, a.LeftOut = fields.Stdout, fields.Stderr, fields.Exit, fields.Lost, fields.LeftOut
 	if fields.Error != nil {
 		a.Kind = fields.Error.Kind
 	}

@@ -80,6 +80,16 @@ func TestResultsAreTextAndStructure(t *testing.T) {
 	}
 }
 
+func TestOfMuchOutputAClientGetsTheBeginningAndTheEnd(t *testing.T) {
+	cs, _ := connect(t, serve(t, memory(), func(c *mcp.Config) { c.Tool.MaxShown = codeact.MinShown }), nil)
+	got := run(t, cs, `print "`+strings.Repeat("a", 1000)+strings.Repeat("b", 1000)+`"`)
+	half := codeact.MinShown / 2
+	want := strings.Repeat("a", half) + "\n[1744 bytes left out here]\n" + strings.Repeat("b", half)
+	if got.Text != "stdout:\n"+want || got.Stdout != want || got.LeftOut != 1744 || got.IsError {
+		t.Errorf("got %+v", got)
+	}
+}
+
 func TestArgumentsThatAreNoneAreToldToTheModel(t *testing.T) {
 	b := memory()
 	cs, _ := connect(t, serve(t, b, nil), nil)

@@ -21,6 +21,9 @@ type result struct {
 	// ExitCode is null beside an error.
 	ExitCode *int     `json:"exit_code"`
 	Error    *failure `json:"error"`
+	// LeftOut counts the bytes that are not in stdout and stderr, of a program that
+	// printed much.
+	LeftOut int `json:"left_out"`
 	// StateLost says that what earlier calls left is gone though it was to stay.
 	StateLost  bool    `json:"state_lost"`
 	DurationMS float64 `json:"duration_ms"`
@@ -41,6 +44,7 @@ func outputSchema() map[string]any {
 		"properties": map[string]any{
 			"stdout":    typed("string", "what the program printed"),
 			"stderr":    typed("string", "what it printed to standard error, with its traceback"),
+			"left_out":  typed("integer", "bytes that it printed and that are left out of stdout and stderr; a line there says where"),
 			"exit_code": typed([]any{"integer", "null"}, "what a process running the program would report"),
 			"error": map[string]any{
 				"type":        []any{"object", "null"},
@@ -51,7 +55,7 @@ func outputSchema() map[string]any {
 			"state_lost":  typed("boolean", "names, imports and files of earlier calls are gone"),
 			"duration_ms": typed("number", "from the call to the result, waiting included"),
 		},
-		"required": []any{"stdout", "stderr", "exit_code", "error", "state_lost", "duration_ms"},
+		"required": []any{"stdout", "stderr", "left_out", "exit_code", "error", "state_lost", "duration_ms"},
 	}
 }
 
@@ -144,8 +148,9 @@ const unavailable = "no sandbox could be had, and the program did not run. The l
 
 // answer is the result of a program.
 func answer(o codeact.Outcome) (*sdk.CallToolResult, error) {
+	stdout, stderr, leftOut := o.Shown()
 	r := result{
-		Stdout: o.Stdout, Stderr: o.Stderr, StateLost: o.Lost,
+		Stdout: stdout, Stderr: stderr, LeftOut: leftOut, StateLost: o.Lost,
 		DurationMS: float64(o.Duration.Round(time.Microsecond)) / float64(time.Millisecond),
 	}
 	text := o.Report()

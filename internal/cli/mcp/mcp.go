@@ -44,8 +44,10 @@ type Options struct {
 	Memory    cli.Size
 	Timeout   cli.Duration
 	MaxOutput cli.Size
-	Engine    cli.Choice
-	Limits    cli.Choice
+	// MaxShown is how much of standard output, and of standard error, clients get.
+	MaxShown cli.Size
+	Engine   cli.Choice
+	Limits   cli.Choice
 	// Cleanup says when a sandbox is cleaned: one of the words above.
 	Cleanup      cli.Choice
 	MinIsolation cli.Choice
@@ -78,6 +80,7 @@ func NewCmd(f *cli.Factory, runF func(context.Context, *Options) error) *cobra.C
 		Memory:       cli.Size{Bytes: microvm.DefaultMemory, Min: microvm.MinMemory, Max: microvm.MaxMemory},
 		Timeout:      cli.Duration{Value: codeact.DefaultTimeout},
 		MaxOutput:    cli.Size{Bytes: microvm.DefaultMaxOutput, Min: 1, Max: microvm.MaxMaxOutput},
+		MaxShown:     cli.Size{Bytes: defaultMaxShown, Min: codeact.MinShown, Max: microvm.MaxMaxOutput},
 		Cleanup:      cli.Choice{Value: cleanupSession, Choices: []string{cleanupSession, cleanupReset, cleanupDispose}},
 		MinIsolation: cli.Choice{Value: router.DefaultMinIsolation.String(), Choices: isolations()},
 		Idle:         cli.Duration{Value: mcp.DefaultIdle},
@@ -93,8 +96,10 @@ and output or, with --http, over streamable HTTP at the path ` + mcp.Path + `.
 
 The tools are ` + codeact.Name + ` and ` + mcp.ResetName + `. Each session has a sandbox of its
 own, which is gone when the session ends. Names stay from one call to the next
-unless --cleanup says otherwise. A message may have 8 MiB; a line that is no
-message of JSON-RPC is answered with an error.
+unless --cleanup says otherwise. A program may print up to --max-output; of more
+than --max-shown the client gets the beginning and the end, since models have
+little room. A message may have 8 MiB; a line that is no message of JSON-RPC is
+answered with an error.
 
 HTTP is for this machine's loopback address. Any other address needs a bearer
 token from a file, and a proxy in front that encrypts. Requests of web pages are
@@ -131,6 +136,7 @@ any local user can reach it.`,
 	fl.Var(&o.Memory, "memory", "memory for Python objects")
 	fl.Var(&o.Timeout, "timeout", "stop a program after this time")
 	fl.Var(&o.MaxOutput, "max-output", "stop a program when it has written more than this")
+	fl.Var(&o.MaxShown, "max-shown", "of more output than this give clients the beginning and the end; a result has it twice, as text and structured")
 	cli.EngineFlag(fl, &o.Engine)
 	cli.LimitsFlag(fl, &o.Limits)
 	fl.Var(&o.Cleanup, "cleanup", "when a sandbox is cleaned: after the "+cleanupSession+", or after each call by "+cleanupReset+" or "+cleanupDispose)
@@ -148,6 +154,10 @@ any local user can reach it.`,
 	fl.Var(&o.LogFormat, "log-format", "how to write the log: "+o.LogFormat.Words())
 	return cmd
 }
+
+// defaultMaxShown keeps a result within what clients give to a model: that of Claude
+// Code is 25,000 tokens, some 100 KB.
+const defaultMaxShown = 32 << 10
 
 // isolations are the words of the rungs, weakest first.
 func isolations() (words []string) {
@@ -353,7 +363,7 @@ func (o *Options) server(r *router.Router, rules []sandbox.EgressRule, facts fun
 	return mcp.New(mcp.Config{
 		Router: r, KeepState: o.Cleanup.Value == cleanupSession, Version: version(), Facts: facts, Logger: logger,
 		Tool: codeact.Config{
-			Timeout: o.Timeout.Value, Allow: rules,
+			Timeout: o.Timeout.Value, Allow: rules, MaxShown: int(o.MaxShown.Bytes),
 			Bounds: codeact.Bounds{
 				Memory: o.Memory.Bytes, MaxOutput: o.MaxOutput.Bytes, MaxCode: microvm.DefaultMaxCode,
 				HTTPBody: microvm.MaxHTTPBody, HTTPTime: microvm.MaxHTTPTime,

@@ -53,10 +53,10 @@ func TestOptionsAreParsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.HTTP != "" || o.Cleanup.Value != "session" || o.MinIsolation.Value != "microvm" || o.Timeout.Value != 2*time.Minute ||
-		o.Idle.Value != 30*time.Minute || o.MaxSessions != 16 || o.Limits.Value != cli.LimitsAuto || o.Memory.Bytes != 256<<20 || o.MaxOutput.Bytes != 1<<20 {
+		o.Idle.Value != 30*time.Minute || o.MaxSessions != 16 || o.Limits.Value != cli.LimitsAuto || o.Memory.Bytes != 256<<20 || o.MaxOutput.Bytes != 1<<20 || o.MaxShown.Bytes != 32<<10 {
 		t.Errorf("defaults %+v", o)
 	}
-	o, err = parse(t, "--http", "[::1]:80", "--image", "data", "--memory", "1GiB", "--timeout", "5m", "--max-output", "2MiB", "--limits", "rlimit",
+	o, err = parse(t, "--http", "[::1]:80", "--image", "data", "--memory", "1GiB", "--timeout", "5m", "--max-output", "2MiB", "--max-shown", "1MiB", "--limits", "rlimit",
 		"--cleanup", "dispose", "--min-isolation", "os_process", "--allow", "a.example", "--allow", "b.example", "--allow-private", "c.example",
 		"--allow-origin", "https://x.example:8443", "--max-sessions", "3", "--idle", "1m", "--log", "debug", "--control", "--control-name", "desk")
 	if err != nil {
@@ -66,7 +66,7 @@ func TestOptionsAreParsed(t *testing.T) {
 	if err != nil || len(rules) != 3 || len(private) != 1 || private[0].String() != "c.example" || rules[2].Host != private[0] {
 		t.Errorf("rules %v, private %v, %v", rules, private, err)
 	}
-	if o.Image != "data" || o.Memory.Bytes != 1<<30 || o.Timeout.Value != 5*time.Minute || o.MaxOutput.Bytes != 2<<20 || o.Limits.Value != "rlimit" ||
+	if o.Image != "data" || o.Memory.Bytes != 1<<30 || o.Timeout.Value != 5*time.Minute || o.MaxOutput.Bytes != 2<<20 || o.MaxShown.Bytes != 1<<20 || o.Limits.Value != "rlimit" ||
 		o.Cleanup.Value != "dispose" || o.MinIsolation.Value != "os_process" || len(o.AllowPrivate) != 1 || !o.Control || o.ControlName != "desk" || o.MaxSessions != 3 || o.Idle.Value != time.Minute {
 		t.Errorf("got %+v", o)
 	}
