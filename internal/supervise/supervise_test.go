@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -229,7 +230,7 @@ func TestConfigThatCannotBeUsedIsRefused(t *testing.T) {
 		}
 	}
 	c := config(lock)
-	c.Path = "/nonexistent"
+	c.Path = filepath.Join(t.TempDir(), "none")
 	if _, err := Start(c); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a program that does not exist: %v", err)
 	}
