@@ -7,6 +7,7 @@ import (
 	"math"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
@@ -27,6 +28,12 @@ func failing(s *scripted) *scripted {
 
 func silent(s *scripted) *scripted {
 	s.list = untilEnd
+	return s
+}
+
+// late hosts answer well, when their time is over.
+func late(s *scripted) *scripted {
+	s.list = func(ctx context.Context) error { <-ctx.Done(); return nil }
 	return s
 }
 
@@ -69,25 +76,27 @@ func TestADisposalNeedsExactlyOneOwnerAndAWordFromEveryHost(t *testing.T) {
 		{"one owner, one host absent", 1, []*scripted{having("one")}, 0, "failed: Sandbox ownership could not be confirmed on 1 unavailable host(s).", 0},
 		{"one owner, one host silent", 0, []*scripted{having("one"), silent(having())}, shortTime, "failed: Disposal timed out while locating the owning host.", 0},
 		{"owner never answers", 0, []*scripted{slow(having("one")), having()}, shortTime, "failed: Disposal timed out while invoking the owning host.", 1},
-		{"no time at all", 0, []*scripted{having("one")}, time.Nanosecond, "failed: Disposal timed out while locating the owning host.", 0},
+		{"hardly any time", 0, []*scripted{late(having("one"))}, time.Nanosecond, "failed: Disposal timed out while locating the owning host.", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := composite(tt.absent, tt.hosts...).Dispose(context.Background(), "one", tt.timeout)
-			if tt.want == "duplicate" {
-				if !errors.Is(err, control.ErrDuplicate) || !strings.Contains(err.Error(), `instance id "one" is reported by several hosts`) {
-					t.Errorf("Dispose = %+v, %v", result, err)
+			synctest.Test(t, func(t *testing.T) {
+				result, err := composite(tt.absent, tt.hosts...).Dispose(context.Background(), "one", tt.timeout)
+				if tt.want == "duplicate" {
+					if !errors.Is(err, control.ErrDuplicate) || !strings.Contains(err.Error(), `instance id "one" is reported by several hosts`) {
+						t.Errorf("Dispose = %+v, %v", result, err)
+					}
+				} else if got := string(result.Status) + ": " + result.Message; err != nil || got != tt.want || result.InstanceID != "one" {
+					t.Errorf("Dispose = %q, %v\nwant %q", got, err, tt.want)
 				}
-			} else if got := string(result.Status) + ": " + result.Message; err != nil || got != tt.want || result.InstanceID != "one" {
-				t.Errorf("Dispose = %q, %v\nwant %q", got, err, tt.want)
-			}
-			asked := 0
-			for _, host := range tt.hosts {
-				asked += len(host.taken())
-			}
-			if asked != tt.asked {
-				t.Errorf("%d hosts were asked to dispose, want %d", asked, tt.asked)
-			}
+				asked := 0
+				for _, host := range tt.hosts {
+					asked += len(host.taken())
+				}
+				if asked != tt.asked {
+					t.Errorf("%d hosts were asked to dispose, want %d", asked, tt.asked)
+				}
+			})
 		})
 	}
 }
@@ -95,21 +104,23 @@ func TestADisposalNeedsExactlyOneOwnerAndAWordFromEveryHost(t *testing.T) {
 // A host that catches the end of its time and then succeeds is not believed,
 // and not waited for.
 func TestALateDisposalIsNeverASuccess(t *testing.T) {
-	release := make(chan struct{})
-	settled := make(chan struct{})
-	late := having("one")
-	late.dispose = func(ctx context.Context, id string) (control.DisposalResult, error) {
-		defer close(settled)
-		<-ctx.Done()
-		<-release
-		return control.DisposalResult{Status: control.Disposed, InstanceID: id, Message: "Sandbox disposed."}, nil
-	}
-	result, err := composite(0, late).Dispose(context.Background(), "one", shortTime)
-	if err != nil || result.Status != control.DisposalFailed || !strings.Contains(result.Message, "timed out") {
-		t.Errorf("Dispose = %+v, %v", result, err)
-	}
-	close(release)
-	<-settled
+	synctest.Test(t, func(t *testing.T) {
+		release := make(chan struct{})
+		settled := make(chan struct{})
+		late := having("one")
+		late.dispose = func(ctx context.Context, id string) (control.DisposalResult, error) {
+			defer close(settled)
+			<-ctx.Done()
+			<-release
+			return control.DisposalResult{Status: control.Disposed, InstanceID: id, Message: "Sandbox disposed."}, nil
+		}
+		result, err := composite(0, late).Dispose(context.Background(), "one", shortTime)
+		if err != nil || result.Status != control.DisposalFailed || !strings.Contains(result.Message, "timed out") {
+			t.Errorf("Dispose = %+v, %v", result, err)
+		}
+		close(release)
+		<-settled
+	})
 }
 
 func TestAPurgeNeedsAWordFromEveryHost(t *testing.T) {
@@ -146,11 +157,13 @@ func TestAPurgeNeedsAWordFromEveryHost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			result, err := composite(tt.absent, tt.hosts...).Purge(context.Background(), "s", "t", tt.timeout)
-			want := control.PurgeResult{Status: tt.status, Scope: "s", ThreadID: "t", Disposed: tt.disposed, Message: tt.message}
-			if err != nil || result != want {
-				t.Errorf("Purge = %+v, %v\nwant %+v", result, err, want)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				result, err := composite(tt.absent, tt.hosts...).Purge(context.Background(), "s", "t", tt.timeout)
+				want := control.PurgeResult{Status: tt.status, Scope: "s", ThreadID: "t", Disposed: tt.disposed, Message: tt.message}
+				if err != nil || result != want {
+					t.Errorf("Purge = %+v, %v\nwant %+v", result, err, want)
+				}
+			})
 		})
 	}
 }

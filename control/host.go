@@ -105,20 +105,20 @@ func (h *Host) find(instanceID string) []entry {
 // means that the caller gave up or that quiescence failed.
 func (h *Host) Dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
 	timeout = bounded(timeout)
-	ctx, cancel := context.WithTimeoutCause(ctx, timeout, errOwnTimeout)
+	deadline := time.Now().Add(timeout)
+	ctx, cancel := context.WithDeadlineCause(ctx, deadline, errOwnTimeout)
 	defer cancel()
-	result, err := h.dispose(ctx, instanceID, timeout)
-	switch {
-	case errors.Is(context.Cause(ctx), errOwnTimeout):
-		return disposalFailed(instanceID, "Disposal timed out and was not confirmed."), nil
-	case ctx.Err() != nil:
+	result, err := h.dispose(ctx, instanceID, deadline)
+	switch over := errors.Is(context.Cause(ctx), errOwnTimeout); {
+	case !over && ctx.Err() != nil:
 		return DisposalResult{}, ctx.Err()
+	case over || !time.Now().Before(deadline): // the router's clock may have been sooner than the context's
+		return disposalFailed(instanceID, "Disposal timed out and was not confirmed."), nil
 	}
 	return result, err
 }
 
-func (h *Host) dispose(ctx context.Context, instanceID string, timeout time.Duration) (DisposalResult, error) {
-	deadline := time.Now().Add(timeout)
+func (h *Host) dispose(ctx context.Context, instanceID string, deadline time.Time) (DisposalResult, error) {
 	before := h.find(instanceID)
 	switch {
 	case len(before) > 1:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
@@ -113,53 +114,55 @@ func checkDisposals(t *testing.T, newHosted func() *hosted) {
 	for _, row := range disposals() {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHosted()
-			h.backend.silent = row.silent
-			ctl := h.control(quiescence(row, h), true)
-			kinds := row.kinds
-			if kinds == nil {
-				kinds = []string{"python"}
-			}
-			for _, kind := range kinds {
-				if _, err := h.acquire(kind); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				h := newHosted()
+				h.backend.silent = row.silent
+				ctl := h.control(quiescence(row, h), true)
+				kinds := row.kinds
+				if kinds == nil {
+					kinds = []string{"python"}
 				}
-			}
-			before := inventory(t, ctl)
-			id := before[len(before)-1].InstanceID
-			if row.before != nil {
-				row.before(h)
-				if len(kinds) > 1 {
+				for _, kind := range kinds {
+					if _, err := h.acquire(kind); err != nil {
+						t.Fatal(err)
+					}
+				}
+				before := inventory(t, ctl)
+				id := before[len(before)-1].InstanceID
+				if row.before != nil {
+					row.before(h)
+					if len(kinds) > 1 {
+						id = h.backend.boxes()[0].ID()
+					}
+				}
+				if len(kinds) > 1 && row.inside != nil {
+					// The id that will be shared is that of the first box.
 					id = h.backend.boxes()[0].ID()
 				}
-			}
-			if len(kinds) > 1 && row.inside != nil {
-				// The id that will be shared is that of the first box.
-				id = h.backend.boxes()[0].ID()
-			}
-			if row.absent {
-				id = "absent"
-			}
-			h.backend.set(row.mode)
-			timeout := row.timeout
-			if timeout == 0 {
-				timeout = patience
-			}
-			result, err := ctl.Dispose(context.Background(), id, timeout)
-			h.backend.set(modeOK)
-			if want := (control.DisposalResult{Status: row.status, InstanceID: id, Message: row.message}); err != nil || result != want {
-				t.Errorf("Dispose = %+v, %v\nwant %+v", result, err, want)
-			}
-			if calls := h.backend.log(); !slices.Equal(calls, row.calls) {
-				t.Errorf("the backend was called %q, want %q", calls, row.calls)
-			}
-			checkAfter(t, row, before, inventory(t, ctl))
-			if got := retained(t, h); got != row.retained {
-				t.Errorf("retained: %v, want %v", got, row.retained)
-			}
-			if _, err := h.acquire("python"); errors.Is(err, sandbox.ErrUnclean) != row.unclean || !row.unclean && err != nil {
-				t.Errorf("the next acquire: %v, want unclean %v", err, row.unclean)
-			}
+				if row.absent {
+					id = "absent"
+				}
+				h.backend.set(row.mode)
+				timeout := row.timeout
+				if timeout == 0 {
+					timeout = patience
+				}
+				result, err := ctl.Dispose(context.Background(), id, timeout)
+				h.backend.set(modeOK)
+				if want := (control.DisposalResult{Status: row.status, InstanceID: id, Message: row.message}); err != nil || result != want {
+					t.Errorf("Dispose = %+v, %v\nwant %+v", result, err, want)
+				}
+				if calls := h.backend.log(); !slices.Equal(calls, row.calls) {
+					t.Errorf("the backend was called %q, want %q", calls, row.calls)
+				}
+				checkAfter(t, row, before, inventory(t, ctl))
+				if got := retained(t, h); got != row.retained {
+					t.Errorf("retained: %v, want %v", got, row.retained)
+				}
+				if _, err := h.acquire("python"); errors.Is(err, sandbox.ErrUnclean) != row.unclean || !row.unclean && err != nil {
+					t.Errorf("the next acquire: %v, want unclean %v", err, row.unclean)
+				}
+			})
 		})
 	}
 }
@@ -251,30 +254,32 @@ func checkPurges(t *testing.T, newHosted func() *hosted) {
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
-			h := newHosted()
-			ctl := h.control(nil, row.callback)
-			for _, kind := range []string{"python", "codeact"} {
-				if _, err := h.acquire(kind); err != nil {
-					t.Fatal(err)
+			synctest.Test(t, func(t *testing.T) {
+				h := newHosted()
+				ctl := h.control(nil, row.callback)
+				for _, kind := range []string{"python", "codeact"} {
+					if _, err := h.acquire(kind); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			h.backend.set(row.mode)
-			timeout := row.timeout
-			if timeout == 0 {
-				timeout = patience
-			}
-			result, err := ctl.Purge(context.Background(), testKey.Scope, testKey.ThreadID, timeout)
-			h.backend.set(modeOK)
-			want := control.PurgeResult{Status: row.status, Scope: testKey.Scope, ThreadID: testKey.ThreadID, Disposed: row.disposed, Message: row.message}
-			if err != nil || result != want {
-				t.Errorf("Purge = %+v, %v\nwant %+v", result, err, want)
-			}
-			if after := inventory(t, ctl); len(after) != row.after {
-				t.Errorf("%d are listed, want %d", len(after), row.after)
-			}
-			if got := retained(t, h); got != row.retained {
-				t.Errorf("retained: %v, want %v", got, row.retained)
-			}
+				h.backend.set(row.mode)
+				timeout := row.timeout
+				if timeout == 0 {
+					timeout = patience
+				}
+				result, err := ctl.Purge(context.Background(), testKey.Scope, testKey.ThreadID, timeout)
+				h.backend.set(modeOK)
+				want := control.PurgeResult{Status: row.status, Scope: testKey.Scope, ThreadID: testKey.ThreadID, Disposed: row.disposed, Message: row.message}
+				if err != nil || result != want {
+					t.Errorf("Purge = %+v, %v\nwant %+v", result, err, want)
+				}
+				if after := inventory(t, ctl); len(after) != row.after {
+					t.Errorf("%d are listed, want %d", len(after), row.after)
+				}
+				if got := retained(t, h); got != row.retained {
+					t.Errorf("retained: %v, want %v", got, row.retained)
+				}
+			})
 		})
 	}
 }

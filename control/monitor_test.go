@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control"
@@ -131,33 +132,35 @@ func TestAnAcquireIsASignalAndAResetIsANewSandbox(t *testing.T) {
 
 // A backend that obeys nobody is overtaken by the end of the operation.
 func TestASandboxOfABackendThatIsStuckIsWithheldUntilItsWorkerIsGone(t *testing.T) {
-	h := newHosted()
-	ctl := h.control(free, true)
-	if _, err := h.acquire("python"); err != nil {
-		t.Fatal(err)
-	}
-	id := inventory(t, ctl)[0].InstanceID
-	h.backend.set(modeStuck)
-	done := make(chan control.DisposalResult, 1)
-	go func() {
-		result, err := ctl.Dispose(context.Background(), id, shortTime)
-		if err != nil {
-			t.Errorf("Dispose: %v", err)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHosted()
+		ctl := h.control(free, true)
+		if _, err := h.acquire("python"); err != nil {
+			t.Fatal(err)
 		}
-		done <- result
-	}()
-	eventually(t, func() bool { return len(h.backend.log()) == 1 && len(inventory(t, ctl)) == 0 }, "the sandbox is still offered")
-	if !retained(t, h) {
-		t.Error("the sandbox does not count any more")
-	}
-	close(h.backend.letGo)
-	if result := <-done; result.Status != control.DisposalFailed || result.Message != timedOut {
-		t.Errorf("Dispose = %+v: late, and yet %s", result, result.Status)
-	}
-	// Late, but observed: it is gone.
-	if retained(t, h) {
-		t.Error("the worker was seen to have exited, and still counts")
-	}
+		id := inventory(t, ctl)[0].InstanceID
+		h.backend.set(modeStuck)
+		done := make(chan control.DisposalResult, 1)
+		go func() {
+			result, err := ctl.Dispose(context.Background(), id, shortTime)
+			if err != nil {
+				t.Errorf("Dispose: %v", err)
+			}
+			done <- result
+		}()
+		eventually(t, func() bool { return len(h.backend.log()) == 1 && len(inventory(t, ctl)) == 0 }, "the sandbox is still offered")
+		if !retained(t, h) {
+			t.Error("the sandbox does not count any more")
+		}
+		close(h.backend.letGo)
+		if result := <-done; result.Status != control.DisposalFailed || result.Message != timedOut {
+			t.Errorf("Dispose = %+v: late, and yet %s", result, result.Status)
+		}
+		// Late, but observed: it is gone.
+		if retained(t, h) {
+			t.Error("the worker was seen to have exited, and still counts")
+		}
+	})
 }
 
 func TestAWithheldSandboxCountsThoughItsPlaceHasAnother(t *testing.T) {
@@ -238,26 +241,28 @@ func TestTheHostReleasesWhatItQuiesced(t *testing.T) {
 		{"too late", func(ctx context.Context) error { <-ctx.Done(); return nil }, shortTime, control.DisposalFailed, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			h := newHosted()
-			if _, err := h.acquire("python"); err != nil {
-				t.Fatal(err)
-			}
-			var events []string
-			ctl := h.control(func(ctx context.Context, key sandbox.Key) (func(), error) {
-				events = append(events, "enter "+key.String())
-				err := tt.quiesce(ctx)
-				return func() { events = append(events, "release") }, err
-			}, true)
-			result, err := ctl.Dispose(ctx, inventory(t, ctl)[0].InstanceID, tt.timeout)
-			if result.Status != tt.status || !errors.Is(err, tt.fails) {
-				t.Errorf("Dispose = %+v, %v", result, err)
-			}
-			if want := []string{"enter tenant/thread/agent", "release"}; !slices.Equal(events, want) {
-				t.Errorf("events %v, want %v", events, want)
-			}
-			if calls := h.backend.log(); len(calls) != tt.calls {
-				t.Errorf("the backend got %v", calls)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				h := newHosted()
+				if _, err := h.acquire("python"); err != nil {
+					t.Fatal(err)
+				}
+				var events []string
+				ctl := h.control(func(ctx context.Context, key sandbox.Key) (func(), error) {
+					events = append(events, "enter "+key.String())
+					err := tt.quiesce(ctx)
+					return func() { events = append(events, "release") }, err
+				}, true)
+				result, err := ctl.Dispose(ctx, inventory(t, ctl)[0].InstanceID, tt.timeout)
+				if result.Status != tt.status || !errors.Is(err, tt.fails) {
+					t.Errorf("Dispose = %+v, %v", result, err)
+				}
+				if want := []string{"enter tenant/thread/agent", "release"}; !slices.Equal(events, want) {
+					t.Errorf("events %v, want %v", events, want)
+				}
+				if calls := h.backend.log(); len(calls) != tt.calls {
+					t.Errorf("the backend got %v", calls)
+				}
+			})
 		})
 	}
 }

@@ -138,8 +138,12 @@ func TestAReportThatDoesNotReturnCostsItsOwnSandboxOnly(t *testing.T) {
 		}
 	})
 	ended := make(chan error, 1)
-	go func() { _, err := first.RunCode(context.Background(), "x", 100*time.Millisecond); ended <- err }()
-	<-reported
+	go func() { _, err := first.RunCode(context.Background(), "x", time.Second); ended <- err }()
+	select {
+	case <-reported:
+	case err := <-ended:
+		t.Fatalf("the run ended before its request was reported: %v", err)
+	}
 	other, err := b.Get(t.Context(), numbered(1), listed("example.com"))
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,9 @@ func TestCloseWaitsForAnotherBackendsTurnAtAPlaceForAWhileOnly(t *testing.T) {
 		t.Error("closed although it could not look")
 	}
 	other.realm.sandboxes.Leave(slot)
+	for _, b := range []*Backend{one, other} {
+		b.config.CleanupTimeout = patience(20 * time.Second)
+	}
 	if err := errors.Join(one.Close(), other.Close()); err != nil {
 		t.Errorf("again: %v", err)
 	}

@@ -72,13 +72,18 @@ func TestAskedBytesAreBounded(t *testing.T) {
 }
 
 func TestAWorkerThatDoesNotReadKeepsNobodyWhoGivesUp(t *testing.T) {
-	b := fakeBackend(t, &fakeSystem{serve: func(*fakeWorker) {}}, Config{})
+	asked := make(chan struct{})
+	b := fakeBackend(t, &fakeSystem{serve: func(w *fakeWorker) {
+		if n, _ := w.theirs.Read(make([]byte, 1)); n == 1 { // of much more than the connection holds
+			close(asked)
+		}
+	}}, Config{})
 	s, err := b.Get(t.Context(), key(), spec())
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(50*time.Millisecond, cancel)
+	go func() { <-asked; cancel() }()
 	start := time.Now()
 	if _, err = s.RunCode(ctx, strings.Repeat("#", 1<<20), time.Hour); !errors.Is(err, sandbox.ErrCanceled) || sandbox.Usable(err) {
 		t.Errorf("error %v", err)

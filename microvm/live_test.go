@@ -242,17 +242,22 @@ for path in ['/proc/self/environ', '/etc/passwd', '/etc/hostname', '/proc/cpuinf
 
 func TestRunsOfASandboxQueueAndTheirTimeIsCounted(t *testing.T) {
 	b := open(t, nil)
-	s := get(t, b, key())
+	hold := make(chan struct{})
+	s, err := b.Get(t.Context(), key(), tooled(t, hold))
+	if err != nil {
+		t.Fatal(err)
+	}
 	ask(t, s)
 	busy := make(chan error, 1)
 	go func() {
-		_, err := s.RunCode(context.Background(), "import time; time.sleep(0.5)", patience(20*time.Second))
+		_, err := s.RunCode(context.Background(), "call_tool('held')", patience(time.Minute))
 		busy <- err
 	}()
 	eventually(t, "a run that waits too long is told apart", func() bool {
 		_, err := s.RunCode(t.Context(), "print(1)", 20*time.Millisecond)
 		return errors.Is(err, sandbox.ErrQueuedTimeout)
 	})
+	close(hold)
 	if err := <-busy; err != nil {
 		t.Error(err)
 	}

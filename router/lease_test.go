@@ -332,26 +332,28 @@ func TestAResetWhileItsCallAcquiresCostsNoLiveSandbox(t *testing.T) {
 }
 
 func TestASandboxThatIsBusyAfterAResetByItsProgramIsNotDisposedOf(t *testing.T) {
-	b := snapshots()
-	config := lenient(b)
-	config.Reclaim.Timeout = 200 * time.Millisecond
-	call, s := enter(t, newRouter(t, config), mainKey, pythonSpec)
-	isNil(t, "a reset by the program", s.Reset(t.Context()))
-	gate := sandboxtest.NewGate()
-	defer gate.Release()
-	b.Script(sandboxtest.OpRunCode, held(gate))
-	busy := make(chan error, 1)
-	go func() {
-		_, err := s.RunCode(context.Background(), `print "x"`, time.Minute)
-		busy <- err
-	}()
-	<-gate.Entered()
-	_, err := call.Acquire(t.Context())
-	is(t, err, sandbox.ErrQueuedTimeout)
-	gate.Release()
-	isNil(t, "the program that kept it busy", <-busy)
-	again, err := call.Acquire(t.Context())
-	isNil(t, "Acquire when it is free", err)
-	run(t, again, `print "x"`, "x")
-	isNil(t, "Finish", call.Finish(t.Context()))
+	synctest.Test(t, func(t *testing.T) {
+		b := snapshots()
+		config := lenient(b)
+		config.Reclaim.Timeout = 200 * time.Millisecond
+		call, s := enter(t, newRouter(t, config), mainKey, pythonSpec)
+		isNil(t, "a reset by the program", s.Reset(t.Context()))
+		gate := sandboxtest.NewGate()
+		defer gate.Release()
+		b.Script(sandboxtest.OpRunCode, held(gate))
+		busy := make(chan error, 1)
+		go func() {
+			_, err := s.RunCode(context.Background(), `print "x"`, time.Minute)
+			busy <- err
+		}()
+		<-gate.Entered()
+		_, err := call.Acquire(t.Context())
+		is(t, err, sandbox.ErrQueuedTimeout)
+		gate.Release()
+		isNil(t, "the program that kept it busy", <-busy)
+		again, err := call.Acquire(t.Context())
+		isNil(t, "Acquire when it is free", err)
+		run(t, again, `print "x"`, "x")
+		isNil(t, "Finish", call.Finish(t.Context()))
+	})
 }

@@ -19,25 +19,38 @@ import (
 )
 
 func TestTheNextAddressIsTriedWhenOneIsDeadOrSilent(t *testing.T) {
-	w := newWeb(t, func(http.ResponseWriter, *http.Request) {})
-	w.names["api.example.com"] = [][]netip.Addr{addrs("8.0.0.1", "8.0.0.2", "8.0.0.3", "8.0.0.4", "8.0.0.5")}
-	w.dead = map[netip.Addr]bool{netip.MustParseAddr("8.0.0.1"): true}
-	w.silent = map[netip.Addr]bool{netip.MustParseAddr("8.0.0.2"): true}
-	b := w.broker(t, newPolicy(t, listing("api.example.com")), nil)
-	if _, err := b.Do(within(t), get("http://api.example.com/")); err != nil {
-		t.Fatal(err)
-	}
-	if _, dials := w.did(); !slices.Equal(dials, []string{"8.0.0.1:80", "8.0.0.2:80", "8.0.0.3:80"}) {
-		t.Errorf("dialled %q", dials)
-	}
-	for _, addr := range []string{"8.0.0.2", "8.0.0.3", "8.0.0.4"} {
-		w.dead[netip.MustParseAddr(addr)], w.silent = true, nil
-	}
-	_, err := b.Do(within(t), get("http://api.example.com/"))
-	failure := failed(t, err, egress.KindConnect)
-	if _, dials := w.did(); len(dials) != 4 || !strings.Contains(failure.Message, "api.example.com on port 80") {
-		t.Errorf("dialled %q: %v", dials, failure)
-	}
+	// On a clock of its own: a machine that stands still would have one address
+	// more tried.
+	synctest.Test(t, func(t *testing.T) {
+		w := &web{
+			names:  map[string][][]netip.Addr{"api.example.com": {addrs("8.0.0.1", "8.0.0.2", "8.0.0.3", "8.0.0.4", "8.0.0.5")}},
+			dead:   map[netip.Addr]bool{netip.MustParseAddr("8.0.0.1"): true},
+			silent: map[netip.Addr]bool{netip.MustParseAddr("8.0.0.2"): true},
+			answer: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+		}
+		b, err := egress.NewBroker(egress.Config{
+			Policy: newPolicy(t, listing("api.example.com")), Resolver: w, Dial: w.dial,
+			OwnAddrs: func() ([]netip.Addr, error) { return nil, nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer b.Close()
+		if _, err := b.Do(t.Context(), get("http://api.example.com/")); err != nil {
+			t.Fatal(err)
+		}
+		if _, dials := w.did(); !slices.Equal(dials, []string{"8.0.0.1:80", "8.0.0.2:80", "8.0.0.3:80"}) {
+			t.Errorf("dialled %q", dials)
+		}
+		for _, addr := range []string{"8.0.0.2", "8.0.0.3", "8.0.0.4"} {
+			w.dead[netip.MustParseAddr(addr)], w.silent = true, nil
+		}
+		_, err = b.Do(t.Context(), get("http://api.example.com/"))
+		failure := failed(t, err, egress.KindConnect)
+		if _, dials := w.did(); len(dials) != 4 || !strings.Contains(failure.Message, "api.example.com on port 80") {
+			t.Errorf("dialled %q: %v", dials, failure)
+		}
+	})
 }
 
 // A family of addresses that leads nowhere costs a quarter of a second, not its

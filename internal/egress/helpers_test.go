@@ -76,6 +76,8 @@ type web struct {
 	names map[string][][]netip.Addr
 	// silent addresses are never connected to, dead ones refuse.
 	silent, dead map[netip.Addr]bool
+	// answer is what every other address says where there are no servers.
+	answer string
 	// open counts the connections that are not closed.
 	open atomic.Int64
 
@@ -124,6 +126,9 @@ func (w *web) dial(ctx context.Context, addr netip.AddrPort) (net.Conn, error) {
 		return nil, ctx.Err()
 	case w.dead[addr.Addr()]:
 		return nil, fmt.Errorf("dead address")
+	}
+	if w.plain == nil {
+		return answering(w.answer), nil
 	}
 	server := w.plain
 	if addr.Port() == 443 {

@@ -36,7 +36,7 @@ func settles(t *testing.T, before usage) {
 	// The Go runtime maps a little more now and then.
 	const slack = 16
 	var now usage
-	for range 200 {
+	for range 2000 {
 		now = count(t)
 		if now.descriptors <= before.descriptors && now.goroutines <= before.goroutines && now.mappings <= before.mappings+slack {
 			return

@@ -41,7 +41,7 @@ func parse(t *testing.T, args ...string) (*Options, error) {
 	f, _ := factory(t)
 	var got *Options
 	cmd := NewCmd(f, func(_ context.Context, o *Options) error { got = o; return nil })
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...)) // nil would be those of the test program
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err := cmd.ExecuteContext(t.Context())
 	return got, err
@@ -165,11 +165,11 @@ func begin(t *testing.T, change func(*Options), args ...string) *serving {
 		}
 		return run(ctx, o)
 	})
-	cmd.SetArgs(args)
+	cmd.SetArgs(append([]string{}, args...))
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	go func() {
 		s.done <- cmd.ExecuteContext(context.WithoutCancel(t.Context()))
-		_ = out.Close()
+		_, _ = in.Close(), out.Close() // who says more, or waits for more, is told
 	}()
 	t.Cleanup(func() { _, _ = to.Close(), from.Close() })
 	return s

@@ -37,7 +37,7 @@ func talk(t *testing.T, e *clitest.Engine, stdin string) (stdout, stderr string,
 	s, out, errOut := streams.Test(stdin)
 	f, _ := e.Factory(s, t.TempDir())
 	cmd := NewCmd(f, nil)
-	cmd.SetArgs(nil)
+	cmd.SetArgs([]string{})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	err = cmd.ExecuteContext(context.Background())
 	return out.String(), errOut.String(), err

@@ -162,7 +162,7 @@ func TestATerminalSeesControlsButDoesNotObeyThem(t *testing.T) {
 
 func TestATerminalSeesProgressThatIsErased(t *testing.T) {
 	c := play(t, "run", "--image", "slow", "--echo", "-c", "6*7")
-	c.wait("capturing python3 (1s)", 1)
+	c.wait("capturing python3 (", 1) // and the seconds, of which a busy machine may skip some
 	c.typed("\n")
 	if status := c.end(); status != 0 || !strings.HasSuffix(c.text(), "\r\x1b[K42\r\n") {
 		t.Errorf("got %d, %q", status, c.text())

@@ -60,7 +60,7 @@ func TestADemonstrationLeavesNothingBehind(t *testing.T) {
 	if err != nil || len(inventory.Records) != 3 || !inventory.Complete() || inventory.Records[0].SourceID != DemoSource {
 		t.Errorf("got %v, %v", inventory, err)
 	}
-	if result, err := f.Dispose(t.Context(), inventory.Records[0].InstanceID, time.Second); err != nil || result.Status != control.Disposed {
+	if result, err := f.Dispose(t.Context(), inventory.Records[0].InstanceID, time.Minute); err != nil || result.Status != control.Disposed {
 		t.Errorf("dispose: %v, %v", result, err)
 	}
 	if err := f.Close(); err != nil {
@@ -135,7 +135,7 @@ func TestHostsThatAreGoneMakeAnAnswerIncomplete(t *testing.T) {
 	if err != nil || found.Record != nil || len(found.Failures) != 1 {
 		t.Errorf("found %+v, %v", found, err)
 	}
-	result, failures, err := f.Purge(t.Context(), "s", "t", time.Second)
+	result, failures, err := f.Purge(t.Context(), "s", "t", time.Minute)
 	if err != nil || result.Status != control.PurgePartial || result.Disposed != 1 || len(failures) != 1 {
 		t.Errorf("purged %+v, %v, %v", result, failures, err)
 	}
@@ -161,8 +161,8 @@ func TestAFolderThatIsNotPrivateIsAnErrorOfEveryQuestion(t *testing.T) {
 	_, inventory := f.Inventory(t.Context())
 	_, locate := f.Locate(t.Context(), "x")
 	_, announced := f.Announced()
-	_, dispose := f.Dispose(t.Context(), "x", time.Second)
-	_, _, purge := f.Purge(t.Context(), "s", "t", time.Second)
+	_, dispose := f.Dispose(t.Context(), "x", time.Minute)
+	_, _, purge := f.Purge(t.Context(), "s", "t", time.Minute)
 	for i, err := range []error{hosts, inventory, locate, announced, dispose, purge} {
 		if !errors.Is(err, control.ErrUnsafeDirectory) {
 			t.Errorf("question %d: %v", i, err)
