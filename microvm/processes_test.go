@@ -79,10 +79,13 @@ func signalAll(pids []int, s unix.Signal) {
 	}
 }
 
+// inTestVM says that this is the test VM, whose processor is emulated.
+var inTestVM = os.Getenv("MAF_SANDBOX_TEST_VM") != ""
+
 // patience is a bound that only has to end a hang, or that a program must be
-// able to keep: longer in the test VM, whose processor is emulated.
+// able to keep: longer in the test VM.
 func patience(d time.Duration) time.Duration {
-	if os.Getenv("MAF_SANDBOX_TEST_VM") != "" {
+	if inTestVM {
 		return 12 * d
 	}
 	return d

@@ -200,7 +200,7 @@ func TestACallThatIsCutShortCostsTheNextOneNothing(t *testing.T) {
 	b := newBackend(t, onSite(web))
 	r := newRouter(t, b, router.Config{MinCleanup: sandbox.CleanupReset})
 	tool := newTool(t, r, nil)
-	short := newTool(t, r, func(c *codeact.Config) { c.Timeout = patience(time.Second) })
+	short := newTool(t, r, func(c *codeact.Config) { c.Timeout = overrun(time.Second) })
 	ctx := in(t.Context(), "first")
 	for _, row := range []struct {
 		name, want string

@@ -68,6 +68,12 @@ func patience(d time.Duration) time.Duration {
 	return d
 }
 
+// overrun is the time of a program that goes on until it is up: it only needs the
+// time to begin.
+func overrun(d time.Duration) time.Duration {
+	return min(patience(d), max(3*d, 2*time.Second))
+}
+
 // newBackend makes a backend of real sandboxes that ends with the test.
 func newBackend(t *testing.T, change func(*microvm.Config)) *microvm.Backend {
 	t.Helper()

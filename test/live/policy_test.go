@@ -280,7 +280,7 @@ with ThreadPoolExecutor(3) as ex: list(ex.map(http_get, ['http://` + here + `/wa
 import asyncio
 asyncio.run(asyncio.to_thread(http_get, 'http://` + here + `/wait'))`,
 		} {
-			_, err = s.RunCode(t.Context(), code, patience(300*time.Millisecond))
+			_, err = s.RunCode(t.Context(), code, overrun(300*time.Millisecond))
 			if !errors.Is(err, sandbox.ErrTimeout) || !sandbox.Usable(err) {
 				t.Fatalf("%s, %s: %v", shape.name, name, err)
 			}

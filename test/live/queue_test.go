@@ -100,7 +100,7 @@ func TestAWaitThatRunsOutSubmitsNothing(t *testing.T) {
 		web.took()
 		busy := make(chan error, 1)
 		go func() {
-			_, err := s.RunCode(t.Context(), "http_get('http://"+here+"/busy')\nwhile True: http_get('http://"+here+"/')", patience(time.Second))
+			_, err := s.RunCode(t.Context(), "http_get('http://"+here+"/busy')\nwhile True: http_get('http://"+here+"/')", overrun(time.Second))
 			busy <- err
 		}()
 		web.waits(t, "GET http://"+here+"/busy")
@@ -117,7 +117,7 @@ func TestAWaitThatRunsOutSubmitsNothing(t *testing.T) {
 	}
 
 	r := newRouter(t, b, router.Config{MinCleanup: sandbox.CleanupReset})
-	slow := newTool(t, r, func(c *codeact.Config) { c.Timeout = patience(time.Second) })
+	slow := newTool(t, r, func(c *codeact.Config) { c.Timeout = overrun(time.Second) })
 	hasty := newTool(t, r, func(c *codeact.Config) { c.Timeout = 20 * time.Millisecond })
 	ctx := in(t.Context(), "tools")
 	web.took()

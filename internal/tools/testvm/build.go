@@ -41,7 +41,7 @@ func build(ctx context.Context, work string, o options) (*built, error) {
 		{b.test2json(), "cmd/test2json"},
 		{b.sandbox(), "./cmd/maf-sandbox"},
 	} {
-		if err := goes(ctx, "build", "-trimpath", "-ldflags=-s -w", "-o", t.out, t.pkg); err != nil {
+		if err := goes(ctx, "build", "-ldflags=-s -w", "-o", t.out, t.pkg); err != nil {
 			return nil, err
 		}
 	}

@@ -96,7 +96,7 @@ func parse(args []string) (options, error) {
 	f.StringVar(&o.skips, "skips", "", "`file` to which skipped tests are appended")
 	f.StringVar(&o.log, "log", "", "`file` to which all that the tests write is appended")
 	f.StringVar(&o.console, "console", "", "`file` for the messages of kernel and systemd (default: shown when the VM fails)")
-	f.DurationVar(&o.timeout, "timeout", 20*time.Minute, "bound for a VM that hangs")
+	f.DurationVar(&o.timeout, "timeout", 30*time.Minute, "bound for a VM that hangs")
 	f.IntVar(&o.memory, "memory", 3072, "`MiB` of memory of the VM")
 	f.StringVar(&o.words, "append", "", "more `words` for the kernel's command line")
 	f.Usage = func() {
