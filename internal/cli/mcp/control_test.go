@@ -21,12 +21,12 @@ import (
 // socket's name.
 func discovery(t *testing.T) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mst")
+	short, err := os.MkdirTemp("", "mst")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	dir = filepath.Join(dir, "run")
+	t.Cleanup(func() { _ = os.RemoveAll(short) })
+	dir := filepath.Join(short, "run")
 	t.Setenv("MAF_SANDBOX_TUI_RUNTIME_DIR", dir)
 	return dir
 }
