@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/maf-sandbox/maf-sandbox-go/control/internal/wirejson"
+	"github.com/maf-sandbox/maf-sandbox-go/internal/speakfirst"
 )
 
 // Bounds of a client.
@@ -85,7 +86,7 @@ func NewClient(manifest Manifest) (*Client, error) {
 				if err != nil {
 					return nil, err
 				}
-				return speakFirst(conn), nil
+				return speakfirst.Conn(conn), nil
 			},
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

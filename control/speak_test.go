@@ -3,7 +3,6 @@ package control
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"log"
 	"net"
@@ -54,22 +53,5 @@ func TestAHostThatSpeaksFirstIsHeardAfterTheQuestion(t *testing.T) {
 	}
 	if printed.Len() > 0 {
 		t.Errorf("printed %s", printed.String())
-	}
-}
-
-func TestAReaderThatWaitsForItsTurnEndsWithTheConnection(t *testing.T) {
-	ours, theirs := net.Pipe()
-	defer func() { _ = theirs.Close() }()
-	conn := speakFirst(ours)
-	read := make(chan error, 1)
-	go func() {
-		_, err := conn.Read(make([]byte, 1))
-		read <- err
-	}()
-	if err := conn.Close(); err != nil {
-		t.Error(err)
-	}
-	if err := <-read; !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("Read: %v", err)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/maf-sandbox/maf-sandbox-go/internal/speakfirst"
 )
 
 // maxReasonBytes bounds the text beside a status code.
@@ -41,7 +43,7 @@ func (b *Broker) exchange(ctx context.Context, conn net.Conn, target Target, req
 	if len(request.Body) > 0 {
 		outgoing.Body, outgoing.ContentLength = io.NopCloser(bytes.NewReader(request.Body)), int64(len(request.Body))
 	}
-	transport := transportOver(speakFirst(conn))
+	transport := transportOver(speakfirst.Conn(conn))
 	defer transport.CloseIdleConnections()
 	answer, err := transport.RoundTrip(outgoing)
 	if err != nil {
