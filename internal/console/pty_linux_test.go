@@ -5,7 +5,6 @@ import (
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -137,15 +136,7 @@ func TestEveryKeyDoesWhatTheTableSaysOnARealTerminal(t *testing.T) {
 		return cleared && strings.Contains(anew, "LIVE INSTANCES")
 	})
 	c.Types(typed["ctrl+z"])
-	c.Until("leaving the alternate screen", func() bool { return strings.Contains(c.Output(), "\x1b[?1049l") })
-	c.Sane()
-	before := len(c.Output())
-	c.Until("painting again", func() bool {
-		// One that comes before the program waits for it is lost: there is no
-		// shell here that would stop it first.
-		c.Signal(syscall.SIGCONT)
-		return strings.Contains(c.Output()[before:], "LIVE INSTANCES")
-	})
+	c.Resumes("LIVE INSTANCES")
 	c.Types("q")
 	ended(t, c)
 	c = playKeys(t)

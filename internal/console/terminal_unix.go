@@ -22,6 +22,10 @@ const answerTime = time.Second
 // maxUnread bounds what is thrown away of a terminal that did not answer.
 const maxUnread = 64 << 10
 
+// maxLost bounds how often there is nothing to read where there was something: a
+// terminal that was hung up says so for ever.
+const maxLost = 16
+
 // terminal is the operator's terminal as it is around the console. Bubble Tea
 // asks terminals what they can do, and an answer that comes after the console
 // has ended would be typed at the shell's prompt. So the terminal stays raw for
@@ -70,16 +74,22 @@ func (t *terminal) giveBack() error {
 // for who reads next.
 func (t *terminal) settle() {
 	end := time.Now().Add(answerTime)
+	if t.readNoWait() != nil {
+		return // it is gone
+	}
 	// A terminal that takes nothing, as one that was stopped, is not asked.
 	if t.ready(t.out, true, end) {
 		if _, err := unix.Write(t.out, []byte(deviceQuestion)); err != nil {
 			return // it is gone
 		}
 		var find answerFinder
-		for t.ready(t.in, false, end) {
-			b, ok := t.readByte()
-			if !ok || find.add(b) {
+		for lost := 0; lost < maxLost && t.ready(t.in, false, end); {
+			n, b := t.readByte()
+			switch {
+			case n < 0, n > 0 && find.add(b):
 				return
+			case n == 0:
+				lost++
 			}
 		}
 	}
@@ -87,20 +97,37 @@ func (t *terminal) settle() {
 		if !t.ready(t.in, false, time.Time{}) {
 			return
 		}
-		if _, ok := t.readByte(); !ok {
+		if n, _ := t.readByte(); n <= 0 {
 			return
 		}
 	}
 }
 
-func (t *terminal) readByte() (byte, bool) {
-	var b [1]byte
+// readNoWait has reads of the terminal return what is there, until its modes are
+// restored. After a panic Bubble Tea does not wait for its reader, which may take a
+// byte from under one that was told of it, and that one would wait for ever.
+func (t *terminal) readNoWait() error {
+	mode, err := unix.IoctlGetTermios(t.in, getTermios)
+	if err != nil {
+		return err
+	}
+	mode.Cc[unix.VMIN], mode.Cc[unix.VTIME] = 0, 0
+	return unix.IoctlSetTermios(t.in, setTermios, mode)
+}
+
+// readByte reads a byte if there is one; n is 1 then, 0 without, and negative when
+// the terminal is gone.
+func (t *terminal) readByte() (n int, b byte) {
+	var one [1]byte
 	for {
-		n, err := unix.Read(t.in, b[:])
-		if err == unix.EINTR {
+		n, err := unix.Read(t.in, one[:])
+		switch {
+		case err == unix.EINTR:
 			continue
+		case err != nil:
+			return -1, 0
 		}
-		return b[0], n == 1 && err == nil
+		return n, one[0]
 	}
 }
 

@@ -349,6 +349,25 @@ func (c *Terminal) Unread() string {
 	return ""
 }
 
+// Resumes has a program that is suspending itself give the terminal back, and go on
+// until it has painted the text again.
+func (c *Terminal) Resumes(text string) {
+	c.t.Helper()
+	const on, off = "\x1b[?1049h", "\x1b[?1049l"
+	c.Until("leaving the alternate screen", func() bool {
+		out := c.Output()
+		return strings.LastIndex(out, on) < strings.LastIndex(out, off)
+	})
+	c.Sane()
+	before := len(c.Output())
+	c.Until("painting again", func() bool {
+		// One that comes before the program waits for it is lost: there is no
+		// shell here that would stop it first.
+		c.Signal(syscall.SIGCONT)
+		return strings.Contains(c.Output()[before:], text)
+	})
+}
+
 // Signal sends the program a signal.
 func (c *Terminal) Signal(s os.Signal) {
 	_ = c.cmd.Process.Signal(s) // it may have ended
